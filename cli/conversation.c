@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "conversation.h"
+
+#include "common.h"
+#include "json_out.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void conversation_init(conversation *c) {
+    c->messages = json_need(json_array());
+}
+
+void conversation_done(conversation *c) {
+    json_decref(c->messages);
+    c->messages = NULL;
+}
+
+static json_t *make_message(const char *role, const char *text, size_t len) {
+    return json_need(json_pack("{s:s, s:o}", "role", role, "content", json_from_text(text, len)));
+}
+
+static const char *role_at(const conversation *c, size_t i) {
+    const char *role = json_string_value(json_object_get(json_array_get(c->messages, i), "role"));
+    return role != NULL ? role : "";
+}
+
+void conversation_set_system(conversation *c, const char *text, size_t len) {
+    if (strcmp(role_at(c, 0), "system") == 0) json_array_remove(c->messages, 0);
+    if (len > 0) json_array_insert_new(c->messages, 0, make_message("system", text, len));
+}
+
+const char *conversation_system(const conversation *c) {
+    if (strcmp(role_at(c, 0), "system") != 0) return NULL;
+    return json_string_value(json_object_get(json_array_get(c->messages, 0), "content"));
+}
+
+void conversation_add(conversation *c, const char *role, const char *text, size_t len) {
+    json_array_append_new(c->messages, make_message(role, text, len));
+}
+
+size_t conversation_length(const conversation *c) {
+    return json_array_size(c->messages);
+}
+
+void conversation_drop_last(conversation *c) {
+    if (conversation_length(c) > 0) json_array_remove(c->messages, conversation_length(c) - 1);
+}
+
+const char *conversation_last_role(const conversation *c) {
+    return conversation_length(c) > 0 ? role_at(c, conversation_length(c) - 1) : "";
+}
+
+void conversation_reset(conversation *c) {
+    size_t keep = conversation_system(c) != NULL;
+    while (conversation_length(c) > keep)
+        conversation_drop_last(c);
+}
+
+pn_status conversation_tokenize(const conversation *c, const pn_model *model, const pn_chat_options *options,
+                                pn_tokens *out, pn_error *err) {
+    char *json = json_dumps(c->messages, JSON_COMPACT);
+    if (json == NULL) exit(cli_error(CLI_LIMIT, "out of memory"));
+    pn_status status = pn_chat_tokenize(model, json, options, out, err);
+    free(json);
+    return status;
+}
+
+int conversation_save(const conversation *c, const char *path) {
+    FILE *file = fopen(path, "w");
+    if (file == NULL) return cli_error(CLI_FILE, "%s: %s", path, strerror(errno));
+    bool written = json_dumpf(c->messages, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
+    written = fclose(file) == 0 && written;
+    return written ? CLI_OK : cli_error(CLI_FILE, "%s: cannot write: %s", path, strerror(errno));
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runner.h"
+
+#include "common.h"
+#include "json_out.h"
+#include "term.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+int runner_open(runner *r, const char *path, int n_threads) {
+    pn_error err = {0};
+    pn_model_options options = {.n_threads = n_threads};
+    bool tty = term_is_tty(stderr);
+    if (tty) fprintf(stderr, "loading %s", path);
+    double begin = cli_now();
+    pn_status status = pn_model_open(path, &options, &r->model, &err);
+    if (tty) fputs("\r\033[K", stderr);
+    if (status != PN_OK) return cli_fail(&err);
+    r->path = path;
+    r->load_seconds = cli_now() - begin;
+    pn_model_get_info(r->model, &r->info);
+    return CLI_OK;
+}
+
+const char *runner_name(const runner *r) {
+    const char *slash = strrchr(r->path, '/');
+    if (r->info.name != NULL && r->info.name[0] != '\0') return r->info.name;
+    return slash != NULL ? slash + 1 : r->path;
+}
+
+static void print_plan(const runner *r, int n_ctx, uint64_t kv_bytes, uint64_t scratch_bytes) {
+    char weights[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX], total[TERM_BYTES_MAX];
+    const char *name = runner_name(r);
+    fputs(term_dim(stderr), stderr);
+    term_print_shortened(stderr, name, strlen(name), 40);
+    fprintf(stderr, ": %d %s; memory: weights %s + KV at most %s", r->info.n_threads,
+            r->info.n_threads == 1 ? "thread" : "threads", term_bytes(r->info.weights_bytes, weights),
+            term_bytes(kv_bytes, kv));
+    if (n_ctx > 0) fprintf(stderr, " (%d tokens)", n_ctx);
+    fprintf(stderr, " + scratch %s = %s%s\n", term_bytes(scratch_bytes, scratch),
+            term_bytes(r->info.weights_bytes + kv_bytes + scratch_bytes, total), term_plain(stderr));
+}
+
+/* The context that the library takes when none is asked for; postern.h, pn_session_options. */
+static int planned_context(const runner *r) {
+    int asked = r->session_options.n_ctx;
+    if (asked > 0) return asked;
+    return r->info.n_ctx_train > 0 && r->info.n_ctx_train < 4096 ? r->info.n_ctx_train : 4096;
+}
+
+int runner_start(runner *r, bool announce) {
+    pn_error err = {0};
+    uint64_t kv_bytes, scratch_bytes;
+    pn_status status = pn_session_plan(r->model, &r->session_options, &kv_bytes, &scratch_bytes, &err);
+    if (status == PN_OK) {
+        if (announce) print_plan(r, planned_context(r), kv_bytes, scratch_bytes);
+        status = pn_session_create(r->model, &r->session_options, &r->session, &err);
+    }
+    return status == PN_OK ? CLI_OK : cli_fail(&err);
+}
+
+void runner_close(runner *r) {
+    pn_session_free(r->session);
+    pn_model_close(r->model);
+    *r = (runner){0};
+}
+
+/* A signal handler reaches nothing but globals; they are set only while an answer runs. */
+static pn_session *volatile interruptible;
+static volatile sig_atomic_t n_interrupts;
+
+static void on_interrupt(int sig) {
+    (void)sig;
+    n_interrupts++;
+    pn_session_cancel(interruptible);
+}
+
+typedef struct stream {
+    FILE *out; /* NULL: the text is only collected */
+    bool tty;
+    int write_errno;
+    term_progress progress;
+} stream;
+
+static bool on_text(void *user, const char *text, size_t len) {
+    stream *s = user;
+    term_progress_end(&s->progress);
+    if (s->out == NULL) return true;
+    if (s->tty)
+        term_print_answer(s->out, text, len);
+    else
+        fwrite(text, 1, len, s->out);
+    if (fflush(s->out) == 0 && !ferror(s->out)) return true;
+    s->write_errno = errno;
+    return false;
+}
+
+static void on_prefill(void *user, size_t n_done, size_t n_total) {
+    term_progress_update(&((stream *)user)->progress, n_done, n_total);
+}
+
+pn_status runner_answer(runner *r, const pn_tokens *prompt, const pn_generate_options *options, FILE *out,
+                        bool once, pn_generate_result *result, pn_error *err) {
+    stream s = {.out = out, .tty = out != NULL && term_is_tty(out)};
+    pn_generate_options streaming = *options;
+    streaming.on_text = on_text;
+    streaming.on_prefill = on_prefill;
+    streaming.user = &s;
+    struct sigaction old, handler = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    if (once) handler.sa_flags |= (int)SA_RESETHAND;
+    sigemptyset(&handler.sa_mask);
+
+    n_interrupts = 0;
+    interruptible = r->session;
+    sigaction(SIGINT, &handler, &old);
+    term_progress_begin(&s.progress, "reading the prompt");
+    pn_status status = pn_generate(r->session, prompt->ids, prompt->n, &streaming, result, err);
+    if (status == PN_OK && result->finish == PN_FINISH_CANCELLED && n_interrupts == 0 && s.write_errno == 0) {
+        /* A Ctrl-C that came as the answer before this one ended; it was not meant for this one. */
+        pn_generate_result_free(result);
+        status = pn_generate(r->session, prompt->ids, prompt->n, &streaming, result, err);
+    }
+    sigaction(SIGINT, &old, NULL);
+    term_progress_end(&s.progress);
+
+    if (s.write_errno != 0 && status == PN_OK) {
+        pn_generate_result_free(result);
+        *err = (pn_error){.code = PN_ERR_IO, .position = PN_NO_POSITION};
+        snprintf(err->message, sizeof err->message, "cannot write the answer: %s", strerror(s.write_errno));
+        status = PN_ERR_IO;
+    }
+    return status;
+}
+
+static double rate(size_t n, double seconds) {
+    return seconds > 0 ? (double)n / seconds : 0;
+}
+
+double runner_prefill_rate(const pn_generate_result *result) {
+    return rate(result->n_prompt - result->n_reused, result->prefill_seconds);
+}
+
+double runner_decode_rate(const pn_generate_result *result) {
+    return result->tokens.n > 1 ? rate(result->tokens.n - 1, result->decode_seconds) : 0;
+}
+
+void runner_print_stats(const runner *r, const pn_generate_result *result) {
+    char weights[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX];
+    pn_session_stats stats;
+    pn_session_get_stats(r->session, &stats);
+    fflush(stdout);
+    fprintf(stderr, "%sload     %.0f ms\n", term_dim(stderr), r->load_seconds * 1e3);
+    fprintf(stderr, "prefill  %zu tokens (%zu more reused), %.1f tok/s; first token after %.0f ms\n",
+            result->n_prompt - result->n_reused, result->n_reused, runner_prefill_rate(result),
+            result->ttft_seconds * 1e3);
+    fprintf(stderr, "decode   %zu tokens, %.1f tok/s\n", result->tokens.n, runner_decode_rate(result));
+    fprintf(stderr, "context  %zu of %d tokens\n", stats.n_tokens, stats.n_ctx);
+    fprintf(stderr, "memory   weights %s, KV %s, scratch %s\n", term_bytes(r->info.weights_bytes, weights),
+            term_bytes(stats.kv_bytes, kv), term_bytes(stats.scratch_bytes, scratch));
+    fprintf(stderr, "seed     %llu%s\n", (unsigned long long)result->seed, term_plain(stderr));
+}
+
+static const char *finish_name(pn_finish finish) {
+    static const char *const names[] = {
+        [PN_FINISH_STOP] = "stop", [PN_FINISH_LENGTH] = "length", [PN_FINISH_CANCELLED] = "cancelled"};
+    return names[finish];
+}
+
+/* jansson's integers are signed: a seed past their end is given as text. */
+static json_t *seed_json(uint64_t seed) {
+    if (seed <= INT64_MAX) return json_integer((json_int_t)seed);
+    char digits[24];
+    snprintf(digits, sizeof digits, "%llu", (unsigned long long)seed);
+    return json_string(digits);
+}
+
+json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
+    const char *name = runner_name(r);
+    return json_need(json_pack(
+        "{s:o, s:s, s:{s:I, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, s:o}", "text",
+        json_from_text(result->text.data != NULL ? result->text.data : "", result->text.len), "finish_reason",
+        finish_name(result->finish), "usage", "prompt_tokens", (json_int_t)result->n_prompt, "cached_tokens",
+        (json_int_t)result->n_reused, "completion_tokens", (json_int_t)result->tokens.n, "seed",
+        seed_json(result->seed), "timings", "load_ms", r->load_seconds * 1e3, "ttft_ms",
+        result->ttft_seconds * 1e3, "prefill_tokens_per_s", runner_prefill_rate(result),
+        "decode_tokens_per_s", runner_decode_rate(result), "model", json_from_text(name, strlen(name))));
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model with a session, and one answer of it: what `run`, its chat and `bench` are built from. */
+#ifndef CLI_RUNNER_H
+#define CLI_RUNNER_H
+
+#include <postern.h>
+
+#include <jansson.h>
+#include <stdio.h>
+
+typedef struct runner {
+    const char *path;
+    pn_model *model;
+    pn_session *session;
+    pn_model_info info;
+    pn_session_options session_options;
+    double load_seconds;
+} runner;
+
+/* Opens the model at path, which must outlive the runner. Prints the error and returns the exit code. */
+int runner_open(runner *r, const char *path, int n_threads);
+/* Says what the session will hold at most when `announce`, then creates it by r->session_options. */
+int runner_start(runner *r, bool announce);
+void runner_close(runner *r);
+/* The name the file gives the model, or the file's own. */
+const char *runner_name(const runner *r);
+
+/* Generates after prompt, with options->on_text, on_prefill and user set to stream to `out` (NULL: nowhere)
+   and to show progress. Ctrl-C cancels, as result->finish tells; with `once` a second Ctrl-C ends the
+   process. PN_ERR_IO when out cannot be written. */
+pn_status runner_answer(runner *r, const pn_tokens *prompt, const pn_generate_options *options, FILE *out,
+                        bool once, pn_generate_result *result, pn_error *err);
+
+/* Tokens per second; 0 when nothing was timed. */
+double runner_prefill_rate(const pn_generate_result *result);
+double runner_decode_rate(const pn_generate_result *result);
+/* Times, rates, bytes and seed of an answer, on standard error. */
+void runner_print_stats(const runner *r, const pn_generate_result *result);
+/* The object of `run --json`. */
+json_t *runner_answer_json(const runner *r, const pn_generate_result *result);
+
+#endif

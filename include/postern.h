@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* postern: run a large language model on a device with little memory.
+
+   Two objects carry the design. A pn_model is immutable after it is opened and may be shared by any number of
+   threads and sessions. A pn_session is one timeline of tokens with its KV cache; one thread uses it at a
+   time. The caller always hands over the full token prefix; the session keeps what it has in common with it
+   and computes the rest.
+
+   Conventions: what can fail returns pn_status and fills the optional pn_error; out-parameters are written
+   only on success. The library never prints, exits or aborts. Text is UTF-8 with a length, unless it says
+   NUL-terminated. */
+#ifndef POSTERN_H
+#define POSTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PN_VERSION_STRING "0.1.0"
+
+#if defined(__GNUC__)
+#define PN_API __attribute__((visibility("default")))
+#else
+#define PN_API
+#endif
+
+/* ---- status
+ * ---------------------------------------------------------------------------------------------------- */
+
+typedef enum pn_status {
+    PN_OK = 0,
+    PN_ERR_ARGUMENT,    /* the caller's option, text or token list is out of range */
+    PN_ERR_MEMORY,      /* an allocation failed */
+    PN_ERR_IO,          /* a file could not be opened, read or written */
+    PN_ERR_FORMAT,      /* a file or text is broken: truncated, inconsistent, not what it claims to be */
+    PN_ERR_UNSUPPORTED, /* well-formed, but of a type or architecture this version does not know */
+    PN_ERR_LIMIT,       /* a bound was reached: context length, template steps, output size */
+    PN_ERR_TEMPLATE,    /* a chat template raised an exception or does not fit the messages */
+    PN_ERR_NUMERIC,     /* the model produced a NaN */
+    PN_ERR_CANCELLED    /* pn_session_cancel was called */
+} pn_status;
+
+#define PN_NO_POSITION UINT64_MAX
+
+typedef struct pn_error {
+    pn_status code;
+    uint64_t position; /* byte offset in the file or text that was being read, or PN_NO_POSITION */
+    char message[480]; /* one line, NUL-terminated */
+} pn_error;
+
+/* "format", "memory", …: stable one-word names. */
+PN_API const char *pn_status_name(pn_status status);
+PN_API const char *pn_version(void);
+
+/* Text or token ids that the library allocated for the caller; init to {0}, give back with the matching free.
+ */
+typedef struct pn_text {
+    char *data; /* NUL-terminated; the NUL is not counted in len */
+    size_t len;
+} pn_text;
+PN_API void pn_text_free(pn_text *text);
+
+typedef struct pn_tokens {
+    int32_t *ids;
+    size_t n;
+} pn_tokens;
+PN_API void pn_tokens_free(pn_tokens *tokens);
+
+/* ---- model
+ * ----------------------------------------------------------------------------------------------------- */
+
+typedef struct pn_model pn_model;
+
+typedef struct pn_model_options {
+    int n_threads; /* 0: as many as affinity, cgroup quota and cores allow */
+} pn_model_options;
+
+/* Opens a GGUF file (any shard of a split one) and checks all of it that running needs. options may be NULL.
+ */
+PN_API pn_status pn_model_open(const char *path, const pn_model_options *options, pn_model **out,
+                               pn_error *err);
+/* One more owner, and one less; the last close frees. Sessions own their model too. Both are thread-safe. */
+PN_API pn_model *pn_model_share(pn_model *model);
+PN_API void pn_model_close(pn_model *model);
+
+typedef struct pn_model_info {
+    const char *architecture, *name; /* live as long as the model */
+    int n_layer, n_embd, n_head, n_head_kv, head_dim, n_vocab;
+    int n_ctx_train;
+    int n_threads;
+    int32_t bos_id, eos_id; /* -1 when the file names none */
+    bool has_chat_template; /* false: a plain default is used, or template_note says why the file's own is not
+                             */
+    const char *template_note;
+    uint64_t weights_bytes;          /* tensor data, mapped */
+    uint64_t decode_bytes_per_token; /* weight bytes that one decoded token reads */
+    uint64_t kv_bytes_per_token;     /* at f16 */
+} pn_model_info;
+PN_API void pn_model_get_info(const pn_model *model, pn_model_info *out);
+
+/* Everything a file says of itself, as one JSON object: metadata, tensors by type, bytes by wall, chat
+   template. Works on files whose architecture this version cannot run. With full, arrays are written whole
+   and every tensor is listed. */
+PN_API pn_status pn_inspect_json(const char *path, bool full, pn_text *out, pn_error *err);
+
+/* ---- text
+ * ------------------------------------------------------------------------------------------------------ */
+
+enum {
+    PN_TOKENIZE_BOS =
+        1 << 0, /* put the BOS token first when the model wants one and the text does not start so */
+    PN_TOKENIZE_CONTROL =
+        1 << 1, /* text that spells a control token becomes that token; without it stays text */
+};
+
+/* Any bytes are accepted; those that are not UTF-8 are encoded byte by byte where the vocabulary can. */
+PN_API pn_status pn_tokenize(const pn_model *model, const char *text, size_t len, unsigned flags,
+                             pn_tokens *out, pn_error *err);
+/* Joins the pieces; control tokens are left out unless with_control. Bytes are given as the pieces hold them.
+ */
+PN_API pn_status pn_detokenize(const pn_model *model, const int32_t *ids, size_t n, bool with_control,
+                               pn_text *out, pn_error *err);
+
+typedef struct pn_chat_options {
+    bool no_generation_prompt;   /* default: the prompt ends where the assistant's answer begins */
+    const char *template_source; /* NUL-terminated Jinja to use instead of the model's own, or NULL */
+    const char
+        *extra_json; /* JSON object of further template variables ("tools", "enable_thinking"), or NULL */
+    int64_t now;     /* Unix time that strftime_now sees; 0: the system clock */
+} pn_chat_options;
+
+/* Renders messages (JSON array of {"role","content",…} objects, NUL-terminated) by the chat template.
+   PN_ERR_TEMPLATE carries the template's own message, e.g. that roles must alternate. options may be NULL. */
+PN_API pn_status pn_chat_render(const pn_model *model, const char *messages_json,
+                                const pn_chat_options *options, pn_text *out, pn_error *err);
+/* Renders and tokenises in one step: control tokens come only from the template's own text, never from what
+   the messages say, and the prompt starts with exactly one BOS where the model wants one. */
+PN_API pn_status pn_chat_tokenize(const pn_model *model, const char *messages_json,
+                                  const pn_chat_options *options, pn_tokens *out, pn_error *err);
+
+/* ---- session
+ * --------------------------------------------------------------------------------------------------- */
+
+typedef struct pn_session pn_session;
+
+typedef enum pn_kv_type { PN_KV_F16 = 0, PN_KV_F32 } pn_kv_type;
+
+typedef struct pn_session_options {
+    int n_ctx;   /* most tokens the timeline may hold; 0: the least of 4096 and what the model was trained for
+                  */
+    int n_chunk; /* prefill is done in chunks of this many tokens; 0: 256 */
+    pn_kv_type kv_type;
+} pn_session_options;
+
+/* The KV cache grows in blocks as tokens come; scratch is allocated here. options may be NULL. */
+PN_API pn_status pn_session_create(pn_model *model, const pn_session_options *options, pn_session **out,
+                                   pn_error *err);
+PN_API void pn_session_free(pn_session *session);
+
+typedef struct pn_session_stats {
+    int n_ctx;
+    size_t n_tokens;        /* tokens whose KV is held */
+    size_t n_reused;        /* of the last sync: tokens kept from before */
+    size_t n_prefilled;     /* of the last sync: tokens computed */
+    double prefill_seconds; /* of the last sync */
+    uint64_t kv_bytes, scratch_bytes;
+} pn_session_stats;
+PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *out);
+
+/* Bytes that a session of n_ctx tokens will hold at most, for printing before it is created. options as for
+ * create. */
+PN_API pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, uint64_t *kv_bytes,
+                                 uint64_t *scratch_bytes, pn_error *err);
+
+/* Called between chunks and layers' ends of long work; n_done of n_total tokens of this sync are computed. */
+typedef void (*pn_progress_fn)(void *user, size_t n_done, size_t n_total);
+
+/* Makes the timeline equal to tokens[0..n): keeps the common prefix, drops what differs, computes the rest.
+   Afterwards pn_session_logits are those after the last token. n of 0 empties the timeline. PN_ERR_LIMIT when
+   n passes n_ctx; PN_ERR_ARGUMENT for an id outside the vocabulary; PN_ERR_CANCELLED and PN_ERR_MEMORY leave
+   a valid, shorter timeline. */
+PN_API pn_status pn_session_sync(pn_session *session, const int32_t *tokens, size_t n,
+                                 pn_progress_fn progress, void *user, pn_error *err);
+
+/* [n_vocab] logits after the last token; NULL for an empty timeline. Valid until the session is used again.
+ */
+PN_API const float *pn_session_logits(const pn_session *session);
+
+/* Makes the running or next sync or generate of this session stop with PN_ERR_CANCELLED at the next token or
+   chunk. Async-signal-safe and callable from any thread. */
+PN_API void pn_session_cancel(pn_session *session);
+
+/* ---- generation
+ * ------------------------------------------------------------------------------------------------ */
+
+typedef struct pn_logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -INFINITY bans the token */
+} pn_logit_bias;
+
+/* Applied in this order: logit_bias; repeat, frequency and presence penalties over the last penalty_last_n
+   tokens of the timeline; then, when temperature is 0, the greatest logit (the lowest id on a tie); else
+   top_k, temperature, top_p, min_p, and a draw by seed. top_p and min_p see the probabilities after the
+   temperature. At least one candidate always survives. */
+typedef struct pn_sampling {
+    float temperature;       /* [0, 100] */
+    int top_k;               /* 0: off */
+    float top_p;             /* [0, 1]; 1: off; 0 keeps one candidate */
+    float min_p;             /* [0, 1]; 0: off */
+    float repeat_penalty;    /* (0, 100]; 1: off */
+    float presence_penalty;  /* [-100, 100] */
+    float frequency_penalty; /* [-100, 100] */
+    int penalty_last_n;      /* -1: the whole timeline */
+    const pn_logit_bias *logit_bias;
+    size_t n_logit_bias;
+    uint64_t seed; /* the same request with the same seed gives the same text, always */
+    bool has_seed; /* false: a fresh seed, reported in pn_generate_result */
+} pn_sampling;
+
+/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no penalties, penalty_last_n 64, no seed. */
+PN_API pn_sampling pn_sampling_default(void);
+
+typedef enum pn_finish {
+    PN_FINISH_STOP = 0, /* an end-of-generation token or a stop string */
+    PN_FINISH_LENGTH,   /* max_tokens or the context was reached */
+    PN_FINISH_CANCELLED /* by pn_session_cancel, or on_text returned false */
+} pn_finish;
+
+typedef struct pn_generate_options {
+    int max_tokens; /* 0: until the context is full */
+    pn_sampling sampling;
+    const char *const *stop; /* NUL-terminated strings that end the answer and are not part of it */
+    size_t n_stop;
+    bool ignore_eos; /* go on after an end-of-generation token, for benchmarks */
+    /* Receives the answer as whole UTF-8 characters, in order, as soon as no stop string can begin there. The
+       joined pieces are result.text. Return false to stop. May be NULL. */
+    bool (*on_text)(void *user, const char *text, size_t len);
+    pn_progress_fn on_prefill;
+    void *user;
+} pn_generate_options;
+
+typedef struct pn_generate_result {
+    pn_text text;     /* freed by pn_generate_result_free */
+    pn_tokens tokens; /* the generated ids, without the end-of-generation token */
+    pn_finish finish;
+    uint64_t seed;
+    size_t n_prompt, n_reused;
+    double ttft_seconds;    /* from the call to the first token */
+    double prefill_seconds; /* n_prompt - n_reused tokens */
+    double decode_seconds;  /* all tokens after the first */
+} pn_generate_result;
+PN_API void pn_generate_result_free(pn_generate_result *result);
+
+/* Syncs to the prompt, then samples, streams and appends token by token. The session's timeline afterwards is
+   the prompt and the tokens generated, so that the next turn reuses it. An empty prompt is PN_ERR_ARGUMENT.
+   PN_ERR_NUMERIC when a logit is NaN. Cancelling is no error: the result says so. */
+PN_API pn_status pn_generate(pn_session *session, const int32_t *prompt, size_t n_prompt,
+                             const pn_generate_options *options, pn_generate_result *result, pn_error *err);
+
+/* ---- machine
+ * --------------------------------------------------------------------------------------------------- */
+
+/* Reads memory as decode does, several streams per thread, and gives the best of a few rounds in GB/s (1e9).
+   Takes about half a second and 256 MiB per call. n_threads 0: as for pn_model_open. */
+PN_API pn_status pn_measure_bandwidth(int n_threads, double *gb_per_s, pn_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cpu.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    uint32_t bit;
+    const char *name;
+} features[] = {{PN_CPU_AVX2, "avx2"}};
+
+#define N_FEATURES (sizeof features / sizeof features[0])
+
+const char *pn_cpu_feature_name(uint32_t bit) {
+    for (size_t i = 0; i < N_FEATURES; i++)
+        if (features[i].bit == bit) return features[i].name;
+    return NULL;
+}
+
+#if defined(__x86_64__)
+/* Asked of the CPU itself: not every compiler knows this feature by name. */
+static int has_f16c(void) {
+    unsigned a, b, c = 0, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+static uint32_t detect(void) {
+    uint32_t found = 0;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+        has_f16c())
+        found |= PN_CPU_AVX2;
+#endif
+    return found;
+}
+
+/* Bits of the features that a comma-separated list names; unknown names keep nothing. */
+static uint32_t listed(const char *list) {
+    uint32_t mask = 0;
+    while (*list) {
+        size_t len = strcspn(list, ",");
+        for (size_t i = 0; i < N_FEATURES; i++)
+            if (strlen(features[i].name) == len && memcmp(features[i].name, list, len) == 0)
+                mask |= features[i].bit;
+        list += len + (list[len] == ',');
+    }
+    return mask;
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static uint32_t host_features;
+
+static void init_host_features(void) {
+    const char *keep = getenv("PN_CPU");
+    host_features = detect() & (keep ? listed(keep) : UINT32_MAX);
+}
+
+uint32_t pn_cpu_features(void) {
+    pthread_once(&once, init_host_features);
+    return host_features;
+}
+
+void pn_cpu_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* ---- how much of the machine is ours ---- */
+
+static int affinity_threads(void) {
+    /* A machine with more CPUs than the usual set holds makes sched_getaffinity fail: ask with more room. */
+    for (int n_cpus = CPU_SETSIZE; n_cpus <= CPU_SETSIZE * 64; n_cpus *= 2) {
+        cpu_set_t *set = CPU_ALLOC((size_t)n_cpus);
+        if (!set) break;
+        size_t bytes = CPU_ALLOC_SIZE((size_t)n_cpus);
+        int n = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_FREE(set);
+        if (n > 0) return n;
+    }
+    return 1;
+}
+
+static int smaller_quota(int best, long long quota, long long period) {
+    if (quota <= 0 || period <= 0) return best;
+    long long n = quota / period;
+    if (n < 1) n = 1;
+    return n < best ? (int)n : best;
+}
+
+/* One line of a small control file; false when there is none. */
+static int read_line(const char *path, char *line, int size) {
+    FILE *file = fopen(path, "re");
+    if (!file) return 0;
+    int ok = fgets(line, size, file) != NULL;
+    fclose(file);
+    return ok;
+}
+
+/* cgroup v2: cpu.max holds "QUOTA PERIOD" or "max PERIOD"; every ancestor of our group may hold a tighter
+ * one. */
+static int quota_v2(const char *group, int best) {
+    char dir[1024];
+    snprintf(dir, sizeof dir, "/sys/fs/cgroup%s", strcmp(group, "/") == 0 ? "" : group);
+    for (;;) {
+        char path[1100], line[128];
+        long long quota, period;
+        snprintf(path, sizeof path, "%s/cpu.max", dir);
+        if (read_line(path, line, sizeof line) && sscanf(line, "%lld %lld", &quota, &period) == 2)
+            best = smaller_quota(best, quota, period);
+        char *slash = strrchr(dir, '/');
+        if (strcmp(dir, "/sys/fs/cgroup") == 0 || !slash) return best;
+        *slash = '\0';
+    }
+}
+
+/* cgroup v1: in a container the controller's mount shows our own group at its root. */
+static int quota_v1(const char *group, int best) {
+    const char *const dirs[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};
+    const char *const groups[] = {group, ""};
+    for (int d = 0; d < 2; d++)
+        for (int g = 0; g < 2; g++) {
+            char path[1200], quota[64], period[64];
+            snprintf(path, sizeof path, "%s%s/cpu.cfs_quota_us", dirs[d], groups[g]);
+            if (!read_line(path, quota, sizeof quota)) continue;
+            snprintf(path, sizeof path, "%s%s/cpu.cfs_period_us", dirs[d], groups[g]);
+            if (read_line(path, period, sizeof period))
+                best = smaller_quota(best, atoll(quota), atoll(period));
+        }
+    return best;
+}
+
+static int cgroup_threads(int best) {
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (!file) return best;
+    char line[1200];
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        /* "0::/path" is v2; "4:cpu,cpuacct:/path" is v1. */
+        char *controllers = strchr(line, ':');
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group) continue;
+        *group++ = '\0';
+        controllers++;
+        if (*controllers == '\0') best = quota_v2(group, best);
+        if (strcmp(controllers, "cpu") == 0 || strncmp(controllers, "cpu,", 4) == 0 ||
+            strstr(controllers, ",cpu"))
+            best = quota_v1(group, best);
+    }
+    fclose(file);
+    return best;
+}
+
+int pn_cpu_usable_threads(void) {
+    int n = affinity_threads();
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (online > 0 && online < n) n = (int)online;
+    n = cgroup_threads(n);
+    return n < 1 ? 1 : n;
+}

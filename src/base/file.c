@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static pn_status fail_errno(pn_error *err, const char *doing, const char *path) {
+    char reason[128];
+    const char *text = strerror_r(errno, reason, sizeof reason);
+    return pn_fail(err, PN_ERR_IO, "cannot %s %s: %s", doing, path, text);
+}
+
+static pn_status map_descriptor(int fd, const char *path, pn_map *out, pn_error *err) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return fail_errno(err, "read", path);
+    if (S_ISDIR(st.st_mode)) return pn_fail(err, PN_ERR_IO, "%s is a folder, a model file is expected", path);
+    if (!S_ISREG(st.st_mode)) return pn_fail(err, PN_ERR_IO, "%s is not a regular file", path);
+    if (st.st_size == 0) return pn_fail_at(err, PN_ERR_FORMAT, 0, "%s is empty", path);
+    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) return fail_errno(err, "map", path);
+    *out = (pn_map){.data = data, .len = (uint64_t)st.st_size};
+    return PN_OK;
+}
+
+pn_status pn_map_open(const char *path, pn_map *out, pn_error *err) {
+    /* O_NONBLOCK: opening a pipe by mistake must not wait for a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return fail_errno(err, "open", path);
+    pn_status status = map_descriptor(fd, path, out, err);
+    close(fd);
+    return status;
+}
+
+void pn_map_close(pn_map *map) {
+    if (map->data) munmap((void *)(uintptr_t)map->data, (size_t)map->len);
+    *map = (pn_map){0};
+}

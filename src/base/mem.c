@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT 64
+
+/* Stands in the 64 bytes before every block. */
+typedef struct block_header {
+    size_t bytes;
+    pn_mem_kind kind;
+} block_header;
+
+_Static_assert(sizeof(block_header) <= ALIGNMENT, "the header must fit before an aligned block");
+
+static atomic_uint_fast64_t held_bytes[PN_MEM_KIND_COUNT], peak_bytes[PN_MEM_KIND_COUNT];
+static atomic_uint_fast64_t n_allocations, fail_at; /* fail_at counts down to the allocation that fails */
+
+bool pn_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+bool pn_add_u64(uint64_t a, uint64_t b, uint64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
+
+uint64_t pn_mem_fail_at(uint64_t nth) {
+    atomic_store(&fail_at, nth);
+    return atomic_exchange(&n_allocations, 0);
+}
+
+static bool refused_by_hook(void) {
+    atomic_fetch_add(&n_allocations, 1);
+    if (atomic_load(&fail_at) == 0) return false;
+    return atomic_fetch_sub(&fail_at, 1) == 1;
+}
+
+static block_header *header_of(void *block) {
+    return (block_header *)((char *)block - ALIGNMENT);
+}
+
+static void count(pn_mem_kind kind, size_t added, size_t removed) {
+    uint64_t now = atomic_fetch_add(&held_bytes[kind], added) + added;
+    uint64_t peak = atomic_load(&peak_bytes[kind]);
+    while (now > peak && !atomic_compare_exchange_weak(&peak_bytes[kind], &peak, now)) {
+    }
+    atomic_fetch_sub(&held_bytes[kind], removed);
+}
+
+/* Not zeroed. */
+static void *alloc_block(pn_mem_kind kind, size_t n, size_t size) {
+    size_t bytes, padded;
+    if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(bytes, 2 * ALIGNMENT - 1, &padded))
+        return NULL;
+    if (refused_by_hook()) return NULL;
+    char *base = aligned_alloc(ALIGNMENT, padded / ALIGNMENT * ALIGNMENT);
+    if (!base) return NULL;
+    block_header *header = (block_header *)base;
+    header->bytes = bytes;
+    header->kind = kind;
+    count(kind, bytes, 0);
+    return base + ALIGNMENT;
+}
+
+void *pn_alloc(pn_mem_kind kind, size_t n, size_t size) {
+    void *block = alloc_block(kind, n, size);
+    if (block) memset(block, 0, header_of(block)->bytes);
+    return block;
+}
+
+void *pn_realloc(void *block, size_t n, size_t size) {
+    if (!block) return alloc_block(PN_MEM_OTHER, n, size);
+    size_t old_bytes = header_of(block)->bytes;
+    void *grown = alloc_block(header_of(block)->kind, n, size);
+    if (!grown) return NULL;
+    size_t new_bytes = header_of(grown)->bytes;
+    memcpy(grown, block, old_bytes < new_bytes ? old_bytes : new_bytes);
+    pn_free(block);
+    return grown;
+}
+
+void pn_free(void *block) {
+    if (!block) return;
+    block_header *header = header_of(block);
+    count(header->kind, 0, header->bytes);
+    free(header);
+}
+
+uint64_t pn_mem_bytes(pn_mem_kind kind) {
+    return atomic_load(&held_bytes[kind]);
+}
+
+uint64_t pn_mem_peak_bytes(pn_mem_kind kind) {
+    return atomic_load(&peak_bytes[kind]);
+}
+
+/* ---- arena ---- */
+
+#define ARENA_ALIGNMENT   16
+#define ARENA_FIRST_CHUNK 1024u
+#define ARENA_MAX_CHUNK   (256u * 1024u)
+
+struct pn_arena_chunk {
+    struct pn_arena_chunk *next;
+    size_t cap, used;
+    _Alignas(ARENA_ALIGNMENT) char data[];
+};
+
+void pn_arena_init(pn_arena *arena, size_t max_bytes) {
+    *arena = (pn_arena){.max_bytes = max_bytes};
+}
+
+void pn_arena_done(pn_arena *arena) {
+    struct pn_arena_chunk *chunk = arena->chunk;
+    while (chunk) {
+        struct pn_arena_chunk *next = chunk->next;
+        pn_free(chunk);
+        chunk = next;
+    }
+    *arena = (pn_arena){0};
+}
+
+static struct pn_arena_chunk *arena_grow(pn_arena *arena, size_t size) {
+    size_t cap = arena->chunk ? arena->chunk->cap * 2 : ARENA_FIRST_CHUNK;
+    if (cap > ARENA_MAX_CHUNK) cap = ARENA_MAX_CHUNK;
+    if (cap < size) cap = size;
+    size_t bytes;
+    if (__builtin_add_overflow(cap, sizeof(struct pn_arena_chunk), &bytes)) return NULL;
+    struct pn_arena_chunk *chunk = pn_alloc(PN_MEM_OTHER, 1, bytes);
+    if (!chunk) return NULL;
+    chunk->cap = cap;
+    chunk->next = arena->chunk;
+    arena->chunk = chunk;
+    return chunk;
+}
+
+void *pn_arena_alloc(pn_arena *arena, size_t size) {
+    size_t padded;
+    if (__builtin_add_overflow(size, ARENA_ALIGNMENT - 1, &padded)) return NULL;
+    padded = padded / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+    if (padded == 0) padded = ARENA_ALIGNMENT;
+    if (arena->max_bytes && (padded > arena->max_bytes || arena->total_bytes > arena->max_bytes - padded))
+        return NULL;
+    struct pn_arena_chunk *chunk = arena->chunk;
+    if (!chunk || chunk->cap - chunk->used < padded) chunk = arena_grow(arena, padded);
+    if (!chunk) return NULL;
+    void *block = chunk->data + chunk->used;
+    chunk->used += padded;
+    arena->total_bytes += padded;
+    return block;
+}
+
+char *pn_arena_copy(pn_arena *arena, const char *data, size_t len) {
+    if (len == SIZE_MAX) return NULL;
+    char *copy = pn_arena_alloc(arena, len + 1);
+    if (copy && len) memcpy(copy, data, len);
+    return copy;
+}

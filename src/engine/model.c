@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/engine.h"
+
+static void destroy(pn_model *m) {
+    pn_pool_free(m->pool);
+    pn_template_free(m->chat_template);
+    pn_tokenizer_free(m->tokenizer);
+    pn_decoder_free(m->decoder);
+    pn_arena_done(&m->strings);
+    pn_free(m);
+}
+
+static pn_status copy_string(pn_model *m, const char *key, const char **out, pn_error *err) {
+    pn_str text;
+    PN_TRY(pn_gguf_get_str_or(pn_weights_file(m->decoder->weights), key, "", &text, err));
+    *out = pn_arena_copy(&m->strings, text.data, text.len);
+    return *out ? PN_OK : pn_fail_memory(err, key, text.len);
+}
+
+static pn_status fill_info(pn_model *m, pn_error *err) {
+    const pn_decoder *d = m->decoder;
+    const pn_gguf *file = pn_weights_file(d->weights);
+    pn_model_info *info = &m->info;
+    PN_TRY(copy_string(m, "general.architecture", &info->architecture, err));
+    PN_TRY(copy_string(m, "general.name", &info->name, err));
+    info->n_layer = d->h.n_layer;
+    info->n_embd = d->h.n_embd;
+    info->n_head = d->h.n_head;
+    info->n_head_kv = d->h.n_head_kv;
+    info->head_dim = d->h.head_dim;
+    info->n_vocab = d->n_vocab;
+    info->n_ctx_train = d->h.n_ctx_train;
+    info->n_threads = pn_pool_threads(m->pool);
+    info->bos_id = m->roles.bos;
+    info->eos_id = m->roles.eos;
+    info->has_chat_template =
+        pn_gguf_find_key(file, "tokenizer.chat_template") && info->template_note[0] == '\0';
+    info->weights_bytes = pn_weights_bytes(d->weights);
+    info->decode_bytes_per_token = pn_decoder_bytes_per_token(d);
+    pn_kv_shape shape = pn_decoder_kv_shape(d, PN_KV_F16);
+    uint64_t block_bytes;
+    if (!pn_kv_block_bytes(&shape, &block_bytes))
+        return pn_fail(err, PN_ERR_LIMIT, "the KV cache of this model does not fit in 64 bits");
+    info->kv_bytes_per_token = block_bytes / PN_KV_BLOCK;
+    return PN_OK;
+}
+
+static pn_status open_decoder(pn_model *m, const char *path, pn_error *err) {
+    pn_weights *weights;
+    PN_TRY(pn_weights_open(path, &weights, err));
+    pn_status status = pn_decoder_create(weights, &m->decoder, err);
+    if (status != PN_OK) {
+        pn_weights_close(weights);
+        pn_error_prefix(err, "%s", path);
+    }
+    return status;
+}
+
+static pn_status open_text(pn_model *m, pn_error *err) {
+    const pn_gguf *file = pn_weights_file(m->decoder->weights);
+    PN_TRY(pn_vocab_load(file, m->decoder->n_vocab, &m->tokenizer, &m->roles, err));
+    return pn_chat_template_load(m, file, err);
+}
+
+pn_status pn_model_open(const char *path, const pn_model_options *options, pn_model **out, pn_error *err) {
+    if (!path || !out)
+        return pn_fail(err, PN_ERR_ARGUMENT, "pn_model_open needs a path and a place for the model");
+    pn_model *m = pn_alloc(PN_MEM_OTHER, 1, sizeof *m);
+    if (!m) return pn_fail_memory(err, "model", sizeof *m);
+    atomic_init(&m->n_owners, 1);
+    pn_arena_init(&m->strings, 0);
+    m->kernels = pn_kernels_host();
+    pn_status status;
+    PN_TRY_GOTO(status, open_decoder(m, path, err), fail);
+    status = open_text(m, err);
+    if (status != PN_OK) {
+        pn_error_prefix(err, "%s", path);
+        goto fail;
+    }
+    PN_TRY_GOTO(status, pn_pool_create(options ? options->n_threads : 0, &m->pool, err), fail);
+    PN_TRY_GOTO(status, fill_info(m, err), fail);
+    *out = m;
+    return PN_OK;
+fail:
+    destroy(m);
+    return status;
+}
+
+pn_model *pn_model_share(pn_model *model) {
+    atomic_fetch_add(&model->n_owners, 1);
+    return model;
+}
+
+void pn_model_close(pn_model *model) {
+    if (model && atomic_fetch_sub(&model->n_owners, 1) == 1) destroy(model);
+}
+
+void pn_model_get_info(const pn_model *model, pn_model_info *out) {
+    *out = model->info;
+}
+
+/* ---- text ---- */
+
+void pn_text_free(pn_text *text) {
+    if (!text) return;
+    pn_free(text->data);
+    *text = (pn_text){0};
+}
+
+void pn_tokens_free(pn_tokens *tokens) {
+    if (!tokens) return;
+    pn_free(tokens->ids);
+    *tokens = (pn_tokens){0};
+}
+
+pn_status pn_tokenize(const pn_model *model, const char *text, size_t len, unsigned flags, pn_tokens *out,
+                      pn_error *err) {
+    pn_range all = {0, len};
+    pn_encode_options options = {.add_bos = flags & PN_TOKENIZE_BOS,
+                                 .trusted = &all,
+                                 .n_trusted = flags & PN_TOKENIZE_CONTROL ? 1 : 0};
+    return pn_tokenizer_encode(model->tokenizer, text, len, &options, out, err);
+}
+
+pn_status pn_detokenize(const pn_model *model, const int32_t *ids, size_t n, bool with_control, pn_text *out,
+                        pn_error *err) {
+    pn_buf buf;
+    pn_buf_init(&buf, SIZE_MAX / 2);
+    pn_status status = pn_tokenizer_decode(model->tokenizer, ids, n, with_control, &buf, err);
+    if (status == PN_OK) {
+        out->data = pn_buf_take(&buf, &out->len);
+        if (!out->data) status = pn_fail_memory(err, "text", buf.len);
+    }
+    pn_buf_done(&buf);
+    return status;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One timeline. Invariants between calls: tokens[0 .. kv.n_tokens) are the timeline and the cache holds the
+   keys and values of just these; logits_valid means that logits are those after the last of them. */
+#include "engine/engine.h"
+
+#include <string.h>
+
+#define DEFAULT_CTX   4096
+#define DEFAULT_CHUNK 256
+#define MAX_CHUNK     8192
+
+static pn_status complete_options(const pn_model *model, const pn_session_options *given,
+                                  pn_session_options *out, pn_error *err) {
+    pn_session_options o = given ? *given : (pn_session_options){0};
+    int trained = model->info.n_ctx_train;
+    if (o.n_ctx == 0) o.n_ctx = trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
+    if (o.n_chunk == 0) o.n_chunk = DEFAULT_CHUNK;
+    if (o.n_ctx < 1 || o.n_ctx > trained)
+        return pn_fail(err, PN_ERR_ARGUMENT, "a context of %d tokens was asked for: this model takes 1 to %d",
+                       o.n_ctx, trained);
+    if (o.n_chunk < 1 || o.n_chunk > MAX_CHUNK)
+        return pn_fail(err, PN_ERR_ARGUMENT,
+                       "a prefill chunk of %d tokens was asked for: 1 to %d are possible", o.n_chunk,
+                       MAX_CHUNK);
+    if (o.kv_type != PN_KV_F16 && o.kv_type != PN_KV_F32)
+        return pn_fail(err, PN_ERR_ARGUMENT, "KV type %d is not known", (int)o.kv_type);
+    if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
+    *out = o;
+    return PN_OK;
+}
+
+static uint64_t fixed_bytes(const pn_model *model, size_t n_ctx) {
+    size_t n_vocab = (size_t)model->decoder->n_vocab;
+    return n_ctx * sizeof(int32_t) + n_vocab * sizeof(float) + pn_sampler_bytes(n_vocab);
+}
+
+pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, uint64_t *kv_bytes,
+                          uint64_t *scratch_bytes, pn_error *err) {
+    pn_session_options o = {0};
+    PN_TRY(complete_options(model, options, &o, err));
+    pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o.kv_type);
+    uint64_t block_bytes, kv, scratch;
+    if (!pn_kv_block_bytes(&shape, &block_bytes) ||
+        !pn_mul_u64(block_bytes, ((uint64_t)o.n_ctx + PN_KV_BLOCK - 1) / PN_KV_BLOCK, &kv) ||
+        !pn_scratch_plan(model->decoder, (size_t)o.n_chunk, model->info.n_threads, &scratch))
+        return pn_fail(err, PN_ERR_LIMIT, "a context of %d tokens does not fit in 64 bits", o.n_ctx);
+    *kv_bytes = kv;
+    *scratch_bytes = scratch + fixed_bytes(model, (size_t)o.n_ctx);
+    return PN_OK;
+}
+
+static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *err) {
+    const pn_decoder *d = s->model->decoder;
+    pn_kv_shape shape = pn_decoder_kv_shape(d, o->kv_type);
+    PN_TRY(pn_kv_init(&s->kv, &shape, s->n_ctx, err));
+    PN_TRY(pn_scratch_init(&s->scratch, d, (size_t)o->n_chunk, s->model->info.n_threads, err));
+    s->tokens = pn_alloc(PN_MEM_SCRATCH, s->n_ctx, sizeof *s->tokens);
+    s->logits = pn_alloc(PN_MEM_SCRATCH, (size_t)d->n_vocab, sizeof *s->logits);
+    if (!s->tokens || !s->logits) return pn_fail_memory(err, "session", fixed_bytes(s->model, s->n_ctx));
+    return pn_sampler_create((size_t)d->n_vocab, &s->sampler, err);
+}
+
+pn_status pn_session_create(pn_model *model, const pn_session_options *options, pn_session **out,
+                            pn_error *err) {
+    pn_session_options o = {0};
+    PN_TRY(complete_options(model, options, &o, err));
+    pn_session *s = pn_alloc(PN_MEM_OTHER, 1, sizeof *s);
+    if (!s) return pn_fail_memory(err, "session", sizeof *s);
+    s->model = pn_model_share(model);
+    s->n_ctx = (size_t)o.n_ctx;
+    atomic_init(&s->cancelled, false);
+    pn_status status = allocate(s, &o, err);
+    if (status != PN_OK) {
+        pn_session_free(s);
+        return status;
+    }
+    *out = s;
+    return PN_OK;
+}
+
+void pn_session_free(pn_session *s) {
+    if (!s) return;
+    pn_sampler_free(s->sampler);
+    pn_free(s->logits);
+    pn_free(s->tokens);
+    pn_scratch_done(&s->scratch);
+    pn_kv_done(&s->kv);
+    pn_model_close(s->model);
+    pn_free(s);
+}
+
+void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
+    uint64_t scratch = 0;
+    pn_scratch_plan(s->model->decoder, s->scratch.n_chunk, s->model->info.n_threads, &scratch);
+    *out = (pn_session_stats){.n_ctx = (int)s->n_ctx,
+                              .n_tokens = s->kv.n_tokens,
+                              .n_reused = s->n_reused,
+                              .n_prefilled = s->n_prefilled,
+                              .prefill_seconds = s->prefill_seconds,
+                              .kv_bytes = pn_kv_bytes(&s->kv),
+                              .scratch_bytes = scratch + fixed_bytes(s->model, s->n_ctx)};
+}
+
+const float *pn_session_logits(const pn_session *s) {
+    return s->logits_valid ? s->logits : NULL;
+}
+
+void pn_session_cancel(pn_session *s) {
+    atomic_store(&s->cancelled, true);
+}
+
+bool pn_session_take_cancel(pn_session *s) {
+    return atomic_exchange(&s->cancelled, false);
+}
+
+/* Computes the n tokens that stand at tokens[kv.n_tokens ..); their room is reserved. */
+static void forward(pn_session *s, size_t n, bool want_logits) {
+    pn_forward f = {.decoder = s->model->decoder,
+                    .kernels = s->model->kernels,
+                    .pool = s->model->pool,
+                    .scratch = &s->scratch,
+                    .kv = &s->kv};
+    pn_decoder_forward(&f, s->tokens + s->kv.n_tokens, n, want_logits ? s->logits : NULL);
+    s->logits_valid = want_logits;
+}
+
+static pn_status check_tokens(const pn_session *s, const int32_t *tokens, size_t n, pn_error *err) {
+    if (n > s->n_ctx)
+        return pn_fail(
+            err, PN_ERR_LIMIT,
+            "%zu tokens do not fit the context of %zu: shorten the text or ask for a larger context", n,
+            s->n_ctx);
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= s->model->decoder->n_vocab)
+            return pn_fail(err, PN_ERR_ARGUMENT, "token %d at %zu is outside the vocabulary of %d",
+                           (int)tokens[i], i, s->model->decoder->n_vocab);
+    return PN_OK;
+}
+
+static size_t common_prefix(const pn_session *s, const int32_t *tokens, size_t n) {
+    size_t i = 0;
+    while (i < n && i < s->kv.n_tokens && s->tokens[i] == tokens[i])
+        i++;
+    return i;
+}
+
+static pn_status prefill(pn_session *s, const int32_t *tokens, size_t n, pn_progress_fn progress, void *user,
+                         pn_error *err) {
+    PN_TRY(pn_kv_reserve(&s->kv, n, err));
+    size_t first = s->kv.n_tokens;
+    while (s->kv.n_tokens < n) {
+        if (pn_session_take_cancel(s))
+            return pn_fail(err, PN_ERR_CANCELLED, "cancelled after %zu of %zu tokens", s->kv.n_tokens, n);
+        size_t chunk = n - s->kv.n_tokens;
+        if (chunk > s->scratch.n_chunk) chunk = s->scratch.n_chunk;
+        memcpy(s->tokens + s->kv.n_tokens, tokens + s->kv.n_tokens, chunk * sizeof *tokens);
+        forward(s, chunk, s->kv.n_tokens + chunk == n);
+        if (progress) progress(user, s->kv.n_tokens - first, n - first);
+    }
+    return PN_OK;
+}
+
+pn_status pn_session_sync(pn_session *s, const int32_t *tokens, size_t n, pn_progress_fn progress, void *user,
+                          pn_error *err) {
+    PN_TRY(check_tokens(s, tokens, n, err));
+    double start = pn_clock_seconds();
+    size_t reused = common_prefix(s, tokens, n);
+    /* The logits after the last token are kept only for the timeline as it stands: otherwise compute that
+     * token again. */
+    if (reused == n && n > 0 && !(n == s->kv.n_tokens && s->logits_valid)) reused = n - 1;
+    if (reused < s->kv.n_tokens) {
+        pn_kv_truncate(&s->kv, reused);
+        s->logits_valid = false;
+    }
+    s->n_reused = reused;
+    pn_status status = prefill(s, tokens, n, progress, user, err);
+    s->n_prefilled = s->kv.n_tokens - reused;
+    s->prefill_seconds = pn_clock_seconds() - start;
+    return status;
+}
+
+pn_status pn_session_append(pn_session *s, int32_t token, pn_error *err) {
+    PN_TRY(pn_kv_reserve(&s->kv, s->kv.n_tokens + 1, err));
+    s->tokens[s->kv.n_tokens] = token;
+    forward(s, 1, true);
+    return PN_OK;
+}

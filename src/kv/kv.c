@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kv/kv.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+static size_t element_bytes(pn_kv_type type) {
+    return type == PN_KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+bool pn_kv_block_bytes(const pn_kv_shape *shape, uint64_t *out) {
+    uint64_t bytes = 2 * PN_KV_BLOCK * element_bytes(shape->type); /* keys and values */
+    return pn_mul_u64(bytes, (uint64_t)shape->n_layer, &bytes) &&
+           pn_mul_u64(bytes, (uint64_t)shape->n_head_kv, &bytes) &&
+           pn_mul_u64(bytes, (uint64_t)shape->head_dim, out);
+}
+
+pn_status pn_kv_init(pn_kv *kv, const pn_kv_shape *shape, size_t max_tokens, pn_error *err) {
+    pn_kv fresh = {.shape = *shape, .element_bytes = element_bytes(shape->type)};
+    if (!pn_kv_block_bytes(shape, &fresh.block_bytes))
+        return pn_fail(err, PN_ERR_LIMIT, "the KV cache of this model does not fit in 64 bits");
+    fresh.cap_blocks = max_tokens / PN_KV_BLOCK + (max_tokens % PN_KV_BLOCK != 0);
+    fresh.blocks = pn_alloc(PN_MEM_KV, fresh.cap_blocks, sizeof *fresh.blocks);
+    if (!fresh.blocks) return pn_fail_memory(err, "KV block table", fresh.cap_blocks * sizeof *fresh.blocks);
+    *kv = fresh;
+    return PN_OK;
+}
+
+void pn_kv_done(pn_kv *kv) {
+    pn_kv_truncate(kv, 0);
+    pn_free(kv->blocks);
+    *kv = (pn_kv){0};
+}
+
+pn_status pn_kv_reserve(pn_kv *kv, size_t n_tokens, pn_error *err) {
+    size_t want = n_tokens / PN_KV_BLOCK + (n_tokens % PN_KV_BLOCK != 0), had = kv->n_blocks;
+    if (want > kv->cap_blocks)
+        return pn_fail(err, PN_ERR_LIMIT, "%zu tokens do not fit the context of %zu", n_tokens,
+                       kv->cap_blocks * PN_KV_BLOCK);
+    while (kv->n_blocks < want) {
+        unsigned char *block = pn_alloc(PN_MEM_KV, 1, (size_t)kv->block_bytes);
+        if (!block) {
+            while (kv->n_blocks > had)
+                pn_free(kv->blocks[--kv->n_blocks]);
+            return pn_fail_memory(err, "KV cache block", kv->block_bytes);
+        }
+        kv->blocks[kv->n_blocks++] = block;
+    }
+    return PN_OK;
+}
+
+void pn_kv_truncate(pn_kv *kv, size_t n_tokens) {
+    if (n_tokens < kv->n_tokens) kv->n_tokens = n_tokens;
+    size_t keep = kv->n_tokens / PN_KV_BLOCK + (kv->n_tokens % PN_KV_BLOCK != 0);
+    while (kv->n_blocks > keep)
+        pn_free(kv->blocks[--kv->n_blocks]);
+}
+
+/* Byte offset, inside a block, of the run of keys of one layer and head; the values follow the keys of all
+ * heads. */
+static size_t run_offset(const pn_kv *kv, int layer, int is_value, int head) {
+    size_t run = PN_KV_BLOCK * (size_t)kv->shape.head_dim * kv->element_bytes;
+    return (((size_t)layer * 2 + (size_t)is_value) * (size_t)kv->shape.n_head_kv + (size_t)head) * run;
+}
+
+const void *pn_kv_keys(const pn_kv *kv, int layer, int head, size_t block) {
+    return kv->blocks[block] + run_offset(kv, layer, 0, head);
+}
+
+const void *pn_kv_values(const pn_kv *kv, int layer, int head, size_t block) {
+    return kv->blocks[block] + run_offset(kv, layer, 1, head);
+}
+
+static void store(const pn_kv *kv, const pn_kernels *kernels, const float *src, unsigned char *dst) {
+    size_t n = (size_t)kv->shape.head_dim;
+    if (kv->shape.type == PN_KV_F32)
+        memcpy(dst, src, n * sizeof *src);
+    else
+        kernels->f32_to_f16(src, (uint16_t *)(void *)dst, n);
+}
+
+void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, size_t position, const float *k,
+                 const float *v) {
+    size_t dim = (size_t)kv->shape.head_dim, slot = position % PN_KV_BLOCK * dim * kv->element_bytes;
+    unsigned char *block = kv->blocks[position / PN_KV_BLOCK];
+    for (int head = 0; head < kv->shape.n_head_kv; head++) {
+        store(kv, kernels, k + (size_t)head * dim, block + run_offset(kv, layer, 0, head) + slot);
+        store(kv, kernels, v + (size_t)head * dim, block + run_offset(kv, layer, 1, head) + slot);
+    }
+}
+
+uint64_t pn_kv_bytes(const pn_kv *kv) {
+    return kv->block_bytes * kv->n_blocks;
+}

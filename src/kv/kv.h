@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where keys and values live: blocks of PN_KV_BLOCK positions, allocated as the timeline grows.
+
+   Invariants
+   1. Position p lives in block p / PN_KV_BLOCK, slot p % PN_KV_BLOCK, in every layer.
+   2. Blocks 0 .. n_blocks-1 exist; n_tokens <= n_blocks * PN_KV_BLOCK; slots at and past n_tokens hold no
+   meaning.
+   3. Inside a block, one (layer, head) has its keys in one run [PN_KV_BLOCK, head_dim], and its values in
+   another, so that attention reads linear memory. */
+#ifndef PN_KV_KV_H
+#define PN_KV_KV_H
+
+#include "kernels/kernels.h"
+
+#include "base/status.h"
+
+#define PN_KV_BLOCK 64
+
+typedef struct pn_kv_shape {
+    int n_layer, n_head_kv, head_dim;
+    pn_kv_type type;
+} pn_kv_shape;
+
+typedef struct pn_kv {
+    pn_kv_shape shape;
+    size_t element_bytes;
+    uint64_t block_bytes;
+    unsigned char **blocks; /* [cap_blocks], the first n_blocks allocated */
+    size_t n_blocks, cap_blocks;
+    size_t n_tokens; /* positions that hold keys and values */
+} pn_kv;
+
+/* Bytes of one block; false when the shape overflows. */
+bool pn_kv_block_bytes(const pn_kv_shape *shape, uint64_t *out);
+
+/* Empty cache for at most max_tokens. */
+pn_status pn_kv_init(pn_kv *kv, const pn_kv_shape *shape, size_t max_tokens, pn_error *err);
+void pn_kv_done(pn_kv *kv);
+
+/* Makes room for positions below n_tokens; on PN_ERR_MEMORY all is as before. */
+pn_status pn_kv_reserve(pn_kv *kv, size_t n_tokens, pn_error *err);
+/* Forgets positions from n_tokens on and frees the blocks that hold none of the rest. */
+void pn_kv_truncate(pn_kv *kv, size_t n_tokens);
+
+/* The run of keys (or values) of one layer and head in one block: [PN_KV_BLOCK, head_dim] of half or float.
+ */
+const void *pn_kv_keys(const pn_kv *kv, int layer, int head, size_t block);
+const void *pn_kv_values(const pn_kv *kv, int layer, int head, size_t block);
+
+/* Stores k and v [n_head_kv, head_dim] of one reserved position. Does not move n_tokens: the forward pass
+   does, once all layers are written. Different positions may be written by different threads. */
+void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, size_t position, const float *k,
+                 const float *v);
+
+/* Bytes held now. */
+uint64_t pn_kv_bytes(const pn_kv *kv);
+
+#endif

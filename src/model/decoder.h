@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Token ids to logits: one decoder for all architectures, shaped by their traits. */
+#ifndef PN_MODEL_DECODER_H
+#define PN_MODEL_DECODER_H
+
+#include "model/arch.h"
+
+typedef struct pn_layer {
+    pn_layer_kind kind;
+    const float *attn_norm;                           /* [n_embd] */
+    pn_weight q, k, v;                                /* n_embd -> n_head * head_dim, n_head_kv * head_dim */
+    const float *q_bias, *k_bias, *v_bias, *out_bias; /* or NULL */
+    const float *q_norm, *k_norm;                     /* [head_dim] or NULL */
+    pn_weight out;                                    /* n_head * head_dim -> n_embd */
+    const float *attn_post_norm;                      /* [n_embd] or NULL */
+    const float *ffn_norm;                            /* [n_embd] */
+    pn_weight gate, up, down;                         /* n_embd -> n_ff, n_ff -> n_embd */
+    const float *ffn_post_norm;                       /* [n_embd] or NULL */
+} pn_layer;
+
+typedef struct pn_decoder {
+    pn_hparams h;
+    int n_vocab;
+    pn_weight embedding;      /* [n_vocab, n_embd] */
+    pn_weight head;           /* the embedding itself when tied */
+    const float *output_norm; /* [n_embd] */
+    pn_layer *layers;         /* [n_layer] */
+    float *rope_frequencies;  /* [PN_LAYER_KIND_COUNT, rope_dim / 2] */
+    pn_weights *weights;      /* owned; everything above points into it */
+} pn_decoder;
+
+/* Binds every tensor of the file to its place, checking shapes, and refuses tensors it does not know. Takes
+   `weights` on success only. */
+pn_status pn_decoder_create(pn_weights *weights, pn_decoder **out, pn_error *err);
+void pn_decoder_free(pn_decoder *decoder);
+
+pn_kv_shape pn_decoder_kv_shape(const pn_decoder *decoder, pn_kv_type type);
+/* Weight bytes that computing one token reads: all matrices once, and one row of the embedding unless it is
+ * the head. */
+uint64_t pn_decoder_bytes_per_token(const pn_decoder *decoder);
+
+/* Activations of a batch of up to n_chunk tokens, and what the workers of a pool need. */
+typedef struct pn_scratch {
+    size_t n_chunk;
+    float *x;         /* [n_chunk, n_embd] the residual stream */
+    float *normed;    /* [n_chunk, n_embd] also the output of a part before it is added */
+    float *q, *k, *v; /* [n_chunk, n_head * head_dim], [n_chunk, n_head_kv * head_dim] */
+    float *attended;  /* [n_chunk, n_head * head_dim] */
+    float *gate, *up; /* [n_chunk, n_ff] */
+    float *cos_sin;   /* [PN_LAYER_KIND_COUNT, n_chunk, rope_dim] */
+    float *worker;    /* [n_threads, worker_stride] */
+    size_t worker_stride;
+    float *memory; /* the one allocation behind all of them */
+} pn_scratch;
+
+/* Bytes that pn_scratch_init will allocate; false on overflow. */
+bool pn_scratch_plan(const pn_decoder *decoder, size_t n_chunk, int n_threads, uint64_t *bytes);
+pn_status pn_scratch_init(pn_scratch *scratch, const pn_decoder *decoder, size_t n_chunk, int n_threads,
+                          pn_error *err);
+void pn_scratch_done(pn_scratch *scratch);
+
+/* Sees the residual stream x [n_tok, n_embd]: layer -1 is the embedding, then each layer's output. For
+   calibration and for the comparison with a reference implementation, layer by layer. */
+typedef struct pn_observer {
+    void (*fn)(void *user, int layer, const float *x, size_t n_tok, size_t n_embd);
+    void *user;
+} pn_observer;
+
+typedef struct pn_forward {
+    const pn_decoder *decoder;
+    const pn_kernels *kernels;
+    pn_pool *pool;
+    pn_scratch *scratch;
+    pn_kv *kv;
+    const pn_observer *observer; /* may be NULL */
+} pn_forward;
+
+/* Computes n_tok <= n_chunk tokens that follow the kv->n_tokens positions already in the cache; room for them
+   must be reserved. Ids must be in [0, n_vocab). Writes their keys and values, moves kv->n_tokens, and, when
+   logits is not NULL, writes [n_vocab] logits after the last token. Does not allocate, cannot fail. */
+void pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, float *logits);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations that treat every token by itself. For one token they run on the calling thread: waking the
+   others would cost more than the work. */
+#include "ops/ops.h"
+
+static void for_tokens(const pn_ops *ops, pn_pool_fn fn, void *arg, size_t n_tok) {
+    if (n_tok == 1)
+        fn(arg, 0, 1, 0);
+    else
+        pn_pool_run(ops->pool, fn, arg, n_tok, 1);
+}
+
+struct rows {
+    const pn_kernels *kernels;
+    const float *x, *y;
+    float *out;
+    size_t n;
+    float eps;
+    pn_activation activation;
+};
+
+static void norm_rows(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    const struct rows *r = arg;
+    for (size_t t = begin; t < end; t++)
+        r->kernels->rms_norm_f32(r->x + t * r->n, r->y, r->eps, r->n, r->out + t * r->n);
+}
+
+void pn_ops_rms_norm(const pn_ops *ops, const float *x, const float *weight, float eps, size_t n,
+                     size_t n_tok, float *out) {
+    struct rows r = {.kernels = ops->kernels, .x = x, .y = weight, .out = out, .n = n, .eps = eps};
+    for_tokens(ops, norm_rows, &r, n_tok);
+}
+
+static void gate_rows(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    const struct rows *r = arg;
+    void (*gate_mul)(const float *, const float *, size_t, float *) =
+        r->activation == PN_ACTIVATION_SILU ? r->kernels->silu_mul_f32 : r->kernels->gelu_mul_f32;
+    for (size_t t = begin; t < end; t++)
+        gate_mul(r->out + t * r->n, r->y + t * r->n, r->n, r->out + t * r->n);
+}
+
+void pn_ops_gated_unit(const pn_ops *ops, pn_activation activation, float *gate, const float *up, size_t n,
+                       size_t n_tok) {
+    struct rows r = {.kernels = ops->kernels, .y = up, .out = gate, .n = n, .activation = activation};
+    for_tokens(ops, gate_rows, &r, n_tok);
+}
+
+static void add_rows(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    const struct rows *r = arg;
+    r->kernels->add_f32(r->out + begin * r->n, r->y + begin * r->n, (end - begin) * r->n);
+}
+
+void pn_ops_add(const pn_ops *ops, float *x, const float *y, size_t n, size_t n_tok) {
+    struct rows r = {.kernels = ops->kernels, .y = y, .out = x, .n = n};
+    for_tokens(ops, add_rows, &r, n_tok);
+}
+
+struct rope {
+    const pn_kernels *kernels;
+    const pn_rope_job *job;
+};
+
+static void rotate_heads(const struct rope *r, float *x, size_t n_head, const float *norm,
+                         const float *cos_sin) {
+    const pn_rope_job *job = r->job;
+    size_t dim = (size_t)job->kv->shape.head_dim, rope_dim = (size_t)job->rope_dim;
+    for (size_t h = 0; h < n_head; h++, x += dim) {
+        if (norm) r->kernels->rms_norm_f32(x, norm, job->norm_eps, dim, x);
+        if (job->halves)
+            r->kernels->rope_halves_f32(x, cos_sin, rope_dim);
+        else
+            r->kernels->rope_pairs_f32(x, cos_sin, rope_dim);
+    }
+}
+
+static void rope_rows(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    const struct rope *r = arg;
+    const pn_rope_job *job = r->job;
+    size_t n_head = (size_t)job->n_head, n_head_kv = (size_t)job->kv->shape.n_head_kv;
+    size_t dim = (size_t)job->kv->shape.head_dim;
+    for (size_t t = begin; t < end; t++) {
+        const float *cos_sin = job->cos_sin + t * (size_t)job->rope_dim;
+        float *k = job->k + t * n_head_kv * dim;
+        rotate_heads(r, job->q + t * n_head * dim, n_head, job->q_norm, cos_sin);
+        rotate_heads(r, k, n_head_kv, job->k_norm, cos_sin);
+        pn_kv_write(job->kv, r->kernels, job->layer, job->position + t, k, job->v + t * n_head_kv * dim);
+    }
+}
+
+void pn_ops_rope_and_store(const pn_ops *ops, const pn_rope_job *job) {
+    struct rope r = {.kernels = ops->kernels, .job = job};
+    for_tokens(ops, rope_rows, &r, job->n_tok);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/vocab.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+
+/* Far above any real vocabulary; keeps ids positive and table sizes from overflowing. */
+#define MAX_TOKENS ((size_t)1 << 26)
+
+/* Eight bytes at a time through a multiply and a fold (as in wyhash): pieces are short and there are many. */
+static uint64_t mix(uint64_t a, uint64_t b) {
+    __extension__ typedef unsigned __int128 u128;
+    u128 product = (u128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t hash_bytes(const char *text, size_t len) {
+    uint64_t hash = 0x9E3779B97F4A7C15u ^ len;
+    for (; len >= 8; text += 8, len -= 8) {
+        uint64_t word;
+        memcpy(&word, text, 8);
+        hash = mix(hash ^ word, 0xD6E8FEB86659FD93u);
+    }
+    uint64_t tail = 0;
+    memcpy(&tail, text, len);
+    hash = mix(hash ^ tail, 0xA0761D6478BD642Fu);
+    return hash;
+}
+
+/* The slot that holds the piece, or the free one where it would go. The table is never full. */
+static uint32_t *slot_of(const pn_vocab *vocab, const char *text, size_t len) {
+    size_t mask = vocab->n_slots - 1;
+    size_t at = (size_t)hash_bytes(text, len) & mask;
+    for (;; at = (at + 1) & mask) {
+        uint32_t *slot = &vocab->slots[at];
+        if (*slot == 0) return slot;
+        if (pn_str_equal(pn_vocab_piece(vocab, (int32_t)(*slot - 1)), (pn_str){text, len})) return slot;
+    }
+}
+
+int32_t pn_vocab_find(const pn_vocab *vocab, const char *text, size_t len) {
+    if (len == 0 || len > vocab->max_len) return -1;
+    return (int32_t)*slot_of(vocab, text, len) - 1;
+}
+
+int32_t pn_vocab_find_plain(const pn_vocab *vocab, const char *text, size_t len) {
+    int32_t id = pn_vocab_find(vocab, text, len);
+    if (id < 0) return -1;
+    pn_token_kind kind = pn_vocab_kind(vocab, id);
+    return kind == PN_TOKEN_NORMAL || kind == PN_TOKEN_USER_DEFINED || kind == PN_TOKEN_UNUSED ? id : -1;
+}
+
+static pn_status check_spec(const pn_tokenizer_spec *spec, uint64_t *total_bytes, pn_error *err) {
+    if (spec->n_tokens == 0 || !spec->tokens)
+        return pn_fail(err, PN_ERR_FORMAT, "the vocabulary has no tokens");
+    if (spec->n_tokens > MAX_TOKENS)
+        return pn_fail(err, PN_ERR_FORMAT, "the vocabulary has %zu tokens, at most %zu are possible",
+                       spec->n_tokens, MAX_TOKENS);
+    uint64_t total = 0;
+    for (size_t i = 0; i < spec->n_tokens; i++) {
+        int32_t kind = spec->kinds ? spec->kinds[i] : PN_TOKEN_NORMAL;
+        if (kind < PN_TOKEN_NORMAL || kind > PN_TOKEN_BYTE)
+            return pn_fail(err, PN_ERR_FORMAT, "token %zu has the kind %d, expected 1 to 6", i, kind);
+        total += spec->tokens[i].len;
+    }
+    if (total > UINT32_MAX)
+        return pn_fail(err, PN_ERR_FORMAT,
+                       "the vocabulary's pieces have %llu bytes together, at most 4 GiB are possible",
+                       (unsigned long long)total);
+    *total_bytes = total;
+    return PN_OK;
+}
+
+static void fill(pn_vocab *vocab, const pn_tokenizer_spec *spec) {
+    uint32_t offset = 0;
+    for (size_t i = 0; i < spec->n_tokens; i++) {
+        pn_str piece = spec->tokens[i];
+        if (piece.len) memcpy(vocab->spellings + offset, piece.data, piece.len);
+        offset += (uint32_t)piece.len;
+        vocab->offsets[i + 1] = offset;
+        vocab->kinds[i] = spec->kinds ? (uint8_t)spec->kinds[i] : PN_TOKEN_NORMAL;
+        if (piece.len > vocab->max_len) vocab->max_len = piece.len;
+        if (piece.len == 0) continue;
+        uint32_t *slot = slot_of(vocab, piece.data, piece.len);
+        if (*slot == 0) *slot = (uint32_t)i + 1;
+    }
+}
+
+pn_status pn_vocab_init(pn_vocab *vocab, const pn_tokenizer_spec *spec, pn_error *err) {
+    uint64_t total_bytes = 0;
+    *vocab = (pn_vocab){0};
+    PN_TRY(check_spec(spec, &total_bytes, err));
+    size_t n_slots = 16;
+    while (n_slots < 2 * spec->n_tokens)
+        n_slots *= 2;
+    vocab->n = spec->n_tokens;
+    vocab->n_slots = n_slots;
+    vocab->spellings = pn_alloc(PN_MEM_OTHER, (size_t)total_bytes, 1);
+    vocab->offsets = pn_alloc(PN_MEM_OTHER, spec->n_tokens + 1, sizeof *vocab->offsets);
+    vocab->kinds = pn_alloc(PN_MEM_OTHER, spec->n_tokens, sizeof *vocab->kinds);
+    vocab->slots = pn_alloc(PN_MEM_OTHER, n_slots, sizeof *vocab->slots);
+    if (!vocab->spellings || !vocab->offsets || !vocab->kinds || !vocab->slots) {
+        pn_vocab_done(vocab);
+        return pn_fail_memory(err, "token table", total_bytes + 4 * n_slots + 5 * spec->n_tokens);
+    }
+    fill(vocab, spec);
+    return PN_OK;
+}
+
+void pn_vocab_done(pn_vocab *vocab) {
+    pn_free(vocab->spellings);
+    pn_free(vocab->offsets);
+    pn_free(vocab->kinds);
+    pn_free(vocab->slots);
+    *vocab = (pn_vocab){0};
+}
+
+pn_shown pn_show_piece(pn_str piece) {
+    pn_shown shown = {{0}};
+    size_t at = 0;
+    for (size_t i = 0; i < piece.len; i++) {
+        uint8_t byte = (uint8_t)piece.data[i];
+        if (at + sizeof "\\xNN..." > sizeof shown.text) {
+            memcpy(shown.text + at, "...", 4);
+            break;
+        }
+        bool plain = byte >= 0x20 && byte < 0x7F;
+        at += (size_t)snprintf(shown.text + at, sizeof shown.text - at, plain ? "%c" : "\\x%02X", byte);
+    }
+    return shown;
+}
+
+void pn_token_list_push(pn_token_list *list, int32_t id) {
+    if (list->failed) return;
+    if (list->n == list->cap) {
+        size_t cap = list->cap ? 2 * list->cap : 64;
+        int32_t *ids = pn_realloc(list->ids, cap, sizeof *ids);
+        if (!ids) {
+            list->failed = true;
+            return;
+        }
+        list->ids = ids;
+        list->cap = cap;
+    }
+    list->ids[list->n++] = id;
+}

@@ -1,0 +1,525 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command postern: options, output, exit codes, and the chat on a terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import ROOT
+
+COMMANDS = ["run", "inspect", "tokenize", "template", "bench"]
+USAGE, FILE, LIMIT = 2, 3, 4
+
+
+@pytest.fixture
+def tiny(tiny_models):
+    return tiny_models["llama-q8"]
+
+
+def output(done):
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def assert_fails(done, code, *fragments):
+    """The exit code, nothing on standard output, and one line that names the matter."""
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("postern: "), done.stderr
+    for fragment in fragments:
+        assert fragment in lines[0]
+
+
+# ---- help, man page, completion --------------------------------------------------------------------------------------
+
+
+def options_of(page):
+    """[(short or None, long)] of a help page."""
+    found = re.findall(r"^  (?:-(\w),|   ) --([a-z-]+)", page, re.MULTILINE)
+    return [(short or None, name) for short, name in found]
+
+
+def test_overview_lists_commands_and_exit_codes(postern):
+    page = output(postern("--help"))
+    assert page == output(postern("help")) == output(postern("-h"))
+    for word in [*COMMANDS, "help", "130"]:
+        assert re.search(rf"^  {word} ", page, re.MULTILINE), word
+    nothing = postern()
+    assert (nothing.returncode, nothing.stdout) == (USAGE, "") and "usage:" in nothing.stderr
+
+
+def test_version(postern):
+    header = (ROOT / "include/postern.h").read_text(encoding="utf-8")
+    version = re.search(r'PN_VERSION_STRING "(.*)"', header).group(1)
+    assert output(postern("--version")) == f"postern {version}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_in_man_page_and_completion(postern, postern_bin, command):
+    page = output(postern(command, "--help"))
+    assert page == output(postern("help", command))
+    options = options_of(page)
+    assert (None, "json") in options and ("h", "help") not in options[:-1]
+
+    manual = (ROOT / "docs/postern.1").read_text(encoding="utf-8")
+    section = re.search(rf"^\.Ss postern {command}$(.*?)^\.S[sh] ", manual, re.MULTILINE | re.DOTALL).group(1)
+    items = {name for line in re.findall(r"^\.It (Fl .*)$", section, re.MULTILINE) for name in re.split(r"[ ,]+", line)}
+    for short, name in options:
+        if name != "help":
+            assert f"-{name}" in items, f"--{name} is not in the man page"
+            assert short is None or short in items
+    assert len(items & {f"-{name}" for _, name in options}) == len(options) - 1, "the man page knows more options"
+
+    script = 'source scripts/postern.bash; COMP_WORDS=("$1" "$2" -); COMP_CWORD=2; _postern; printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", script, "bash", postern_bin, command], cwd=ROOT, capture_output=True, text=True,
+                          timeout=60, check=True)
+    offered = set(done.stdout.split())
+    assert offered == {f"--{name}" for _, name in options} | {f"-{short}" for short, _ in options if short}
+
+
+@pytest.mark.parametrize(
+    "arguments, fragment",
+    [
+        (["rnu"], "did you mean 'run'"),
+        (["nonsense"], "postern --help"),
+        (["--versoin"], "did you mean '--version'"),
+        (["run", "--tmep", "1"], "did you mean --temp"),
+        (["run", "-x"], "unknown option -x"),
+        (["run", "--seed"], "--seed needs a value"),
+        (["run", "--raw=1"], "--raw takes no value"),
+        (["run", "a.gguf", "b.gguf"], "'b.gguf'"),
+        (["bench"], "operand is missing"),
+        (["run", "-p", "a", "-f", "b"], "exclude each other"),
+        (["run", "--temp", "-1"], "--temp: '-1' is not a number from 0 to 100"),
+        (["run", "--temp", "nan"], "--temp: 'nan'"),
+        (["run", "--temp", "0.5x"], "--temp: '0.5x'"),
+        (["run", "--temp="], "--temp: ''"),
+        (["run", "--top-p", "1.01"], "from 0 to 1"),
+        (["run", "--min-p", "-0.1"], "from 0 to 1"),
+        (["run", "--top-k", "-1"], "from 0 to"),
+        (["run", "--top-k", "99999999999"], "from 0 to"),
+        (["run", "-n", "0"], "--max-tokens: '0' is not a whole number from 1 to"),
+        (["run", "-n1.5"], "'1.5'"),
+        (["run", "--ctx", " 12"], "' 12'"),
+        (["run", "--seed", "-1"], "'-1'"),
+        (["run", "--seed", "18446744073709551616"], "18446744073709551615"),
+        (["run", "--repeat-penalty", "0"], "--repeat-penalty"),
+        (["run", "--kv-type", "q4"], "one of f16|f32"),
+        (["run", "--logit-bias", "5"], "ID=BIAS"),
+        (["run", "--logit-bias", "5=1,6=x"], "ID=BIAS"),
+        (["run", "--now", "2026-02-30"], "2026-01-02"),
+        (["run", "--now", "2026-1-2"], "2026-01-02"),
+        (["bench", "x", "--depth", "1,,2"], "'1,,2'"),
+    ],
+)
+def test_wrong_usage(postern, arguments, fragment):
+    assert_fails(postern(*arguments, input="text"), USAGE, fragment)
+
+
+# ---- run -------------------------------------------------------------------------------------------------------------
+
+
+def run_json(postern, *arguments, **options):
+    return json.loads(output(postern("run", *arguments, "--json", **options)))
+
+
+def test_run_prints_only_the_answer(postern, tiny):
+    arguments = [tiny, "-p", "Hello", "-n", "12", "--seed", "7"]
+    plain = postern("run", *arguments)
+    answer = run_json(postern, *arguments)
+    assert output(plain) == answer["text"] != ""
+    assert plain.stderr == ""
+    assert set(answer) == {"text", "finish_reason", "usage", "seed", "timings", "model"}
+    assert answer["seed"] == 7 and answer["finish_reason"] in ("stop", "length")
+    usage = answer["usage"]
+    assert usage["prompt_tokens"] > 0 and usage["cached_tokens"] == 0 and 0 < usage["completion_tokens"] <= 12
+    assert set(answer["timings"]) == {"load_ms", "ttft_ms", "prefill_tokens_per_s", "decode_tokens_per_s"}
+    assert answer["timings"]["ttft_ms"] > 0
+
+
+def test_prompt_from_file_and_standard_input(postern, tiny, tmp_path):
+    path = tmp_path / "prompt.txt"
+    path.write_text("Hello\n", encoding="utf-8")
+    options = ["-n", "8", "--temp", "0"]
+    expected = output(postern("run", tiny, "-p", "Hello", *options))
+    assert output(postern("run", tiny, "-f", path, *options)) == expected
+    assert output(postern("run", tiny, *options, input="Hello\n")) == expected
+    assert output(postern("run", tiny, "-p", "-", *options, input="Hello")) == expected
+    path.write_text("Be brief.", encoding="utf-8")
+    inline = output(postern("run", tiny, "-p", "Hello", "--system", "Be brief.", *options))
+    assert output(postern("run", tiny, "-p", "Hello", "--system", f"@{path}", *options)) == inline
+    assert_fails(postern("run", tiny, "-p", ""), USAGE, "prompt is empty")
+    assert_fails(postern("run", tiny, "-f", tmp_path / "none"), FILE, "none")
+    assert_fails(postern("run", tiny, "--raw", "--system", "x", input="x"), USAGE, "--raw")
+
+
+def test_seed_repeats_and_no_seed_varies(postern, tiny):
+    def text(*options):
+        return output(postern("run", tiny, "-p", "Hello", "-n", "16", "--temp", "1.5", *options))
+
+    assert text("--seed", "42") == text("--seed", "42") != text("--seed", "43")
+    assert len({text() for _ in range(4)}) > 1
+    seed = run_json(postern, tiny, "-p", "Hello", "-n", "16", "--temp", "1.5")
+    assert text("--seed", seed["seed"]) == seed["text"]
+
+
+@pytest.mark.parametrize("options", [["--top-p", "0"], ["--min-p", "1"], ["--temp", "0"], ["--temp", "1e-9"],
+                                     ["--temp", "100"], ["--top-k", "0"], ["--top-k", "1000000000"], ["--top-k", "1"]])
+def test_extreme_sampling_keeps_a_candidate(postern, tiny, options):
+    answer = run_json(postern, tiny, "-p", "Hello", "-n", "5", "--seed", "1", *options)
+    assert (answer["usage"]["completion_tokens"], answer["finish_reason"]) == (5, "length") or answer["finish_reason"] == "stop"
+
+
+def test_logit_bias_and_stop(postern, tiny):
+    options = ["--raw", "-p", "Hello", "-n", "6", "--temp", "0"]
+    text = run_json(postern, tiny, *options)["text"]
+    first, second = [json.loads(output(postern("tokenize", tiny, "--json", "--no-bos", word)))["ids"][0] for word in "ab"]
+    forced = run_json(postern, tiny, *options, "--logit-bias", f"{first}=1000,{second}=-inf")
+    assert forced["text"] == "aaaaaa" and forced["finish_reason"] == "length"
+    stopped = run_json(postern, tiny, *options, "--logit-bias", f"{first}=1000", "--stop", "none", "--stop", "aaa")
+    assert stopped["text"] == "" and stopped["finish_reason"] == "stop"
+    assert run_json(postern, tiny, *options)["text"] == text
+
+
+def test_stats_and_plan_go_to_standard_error(postern, tiny):
+    done = postern("run", tiny, "-p", "Hello", "-n", "4", "--stats", "--seed", "5")
+    assert output(done) == output(postern("run", tiny, "-p", "Hello", "-n", "4", "--seed", "5"))
+    first, *rest = done.stderr.splitlines()
+    assert re.search(r"\d+ threads?; memory: weights .* \+ KV at most .* \+ scratch .* = ", first)
+    assert [line.split()[0] for line in rest] == ["load", "prefill", "decode", "context", "memory", "seed"]
+    assert rest[-1].split()[1] == "5"
+
+
+def test_limits_and_broken_files(postern, tiny, tmp_path):
+    assert_fails(postern("run", tiny, "-p", "Hello " * 20, "--ctx", "16"), LIMIT, "16")
+    assert_fails(postern("run", tiny, "-p", "Hello", "--ctx", "1000000000"), USAGE, "1000000000")
+    missing = tmp_path / "no\033[31m model.gguf"
+    for arguments in (["run", missing, "-p", "Hello"], ["template", tiny, "-f", missing]):
+        done = postern(*arguments)
+        assert_fails(done, FILE, "31m model.gguf")
+        assert "\033" not in done.stderr
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(tiny.read_bytes()[:-100])
+    for command in (["run", cut, "-p", "x"], ["tokenize", cut, "x"], ["template", cut, "-m", "user:x"], ["bench", cut]):
+        assert_fails(postern(*command), FILE, "cut.gguf")
+    assert_fails(postern("run", "-p", "Hello"), FILE, "SmolLM2-135M-Instruct.Q4_1.gguf", "make run", "name a model")
+
+
+def test_default_model_is_found_in_the_cache(postern, tiny, tmp_path):
+    folder = tmp_path / "elsewhere" / "postern"
+    folder.mkdir(parents=True)
+    (folder / "SmolLM2-135M-Instruct.Q4_1.gguf").symlink_to(tiny)
+    done = postern("run", "-p", "Hello", "-n", "4", env={"XDG_CACHE_HOME": str(folder.parent)})
+    assert output(done) != ""
+
+
+def test_standard_output_that_fails(postern_bin, tiny):
+    for arguments in (["run", tiny, "-p", "Hello", "-n", "4"], ["tokenize", tiny, "Hello"], ["--help"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([postern_bin, *arguments], stdin=subprocess.DEVNULL, stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert done.returncode == 1 and "No space left" in done.stderr
+
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([postern_bin, *arguments], stdin=subprocess.DEVNULL, stdout=writer,
+                              stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+    closed = subprocess.run(["sh", "-c", '"$0" run "$1" -p Hello -n 4 >&-', postern_bin, tiny], capture_output=True,
+                            timeout=60, check=False)
+    assert (closed.returncode, closed.stderr) == (0, b"")
+
+
+def test_template_from_file(postern, tiny, tmp_path):
+    path = tmp_path / "template.jinja"
+    path.write_text("{{ raise_exception('not today') }}", encoding="utf-8")
+    assert_fails(postern("run", tiny, "-p", "x", "--template", path), 1, f"{path.name}: ", "not today")
+    path.write_text("{{ messages[0].content }}", encoding="utf-8")
+    options = ["-n", "8", "--temp", "0", "-p", "Hello"]
+    assert output(postern("run", tiny, "--template", path, *options)) == output(postern("run", tiny, "--raw", *options))
+
+
+def test_interrupt_ends_a_single_answer(postern_bin, smollm2):
+    process = subprocess.Popen([postern_bin, "run", smollm2, "-p", "Count from one to a thousand.", "--temp", "0"],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.read(1) != b""
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, b"")
+
+
+# ---- what real models do ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "prompt", ["用中文写一句话介绍北京。", "Answer only with emoji: 🙂🎉👨‍👩‍👧"], ids=["chinese", "emoji"]
+)
+def test_no_character_is_cut(postern, smollm2, prompt):
+    options = [smollm2, "-p", prompt, "--seed", 3]
+    whole = run_json(postern, *options, "-n", 40)["text"]
+    assert output(postern("run", *options, "-n", 40)) == whole
+    for n in (1, 2, 3, 4, 5, 7, 10, 15):
+        streamed = output(postern("run", *options, "-n", n))
+        streamed.encode("utf-8")  # bytes that are not UTF-8 would have come as surrogates
+        assert whole.startswith(streamed.rstrip("\ufffd"))  # a character that the limit cuts is shown so
+
+
+def test_penalties_change_the_answer(postern, smollm2):
+    def text(*options):
+        return output(postern("run", smollm2, "-p", "BANANA " * 8, "-n", "16", "--temp", "0", *options))
+
+    plain = text()
+    for penalty in ("--presence-penalty", "--frequency-penalty"):
+        assert text(penalty, "50") != plain
+    assert text("--repeat-penalty", "3") != plain
+    assert text("--repeat-penalty", "3", "--penalty-last-n", "0") == plain
+
+
+def ids_of(postern, *arguments, **options):
+    return json.loads(output(postern(*arguments, "--json", **options)))["ids"]
+
+
+def test_one_bos_only(postern, smollm2, gemma3, tmp_path):
+    chat = ids_of(postern, "template", smollm2, "-m", "user:hi", "--tokens")
+    assert chat[0] == 1 != chat[1]
+    assert ids_of(postern, "tokenize", smollm2, "hi")[0] != 1
+    assert ids_of(postern, "tokenize", gemma3, "hi")[0] == 2 != ids_of(postern, "tokenize", gemma3, "hi", "--no-bos")[0]
+    twice = ids_of(postern, "tokenize", gemma3, "<bos>hi", "--control")
+    assert twice[0] == 2 != twice[1]
+    path = tmp_path / "template.jinja"
+    path.write_text("{{ bos_token }}{{ messages[0].content }}", encoding="utf-8")
+    with_template = ids_of(postern, "template", gemma3, "--template", path, "-m", "user:hi", "--tokens")
+    assert with_template[0] == 2 != with_template[1]
+    warned = postern("run", gemma3, "--raw", "-p", "<bos>hi", "-n", "1")
+    assert "BOS token <bos>" in warned.stderr and output(warned) is not None
+
+
+# ---- tokenize, template ----------------------------------------------------------------------------------------------
+
+HARD_TEXTS = ["Hello world", "  two  spaces ", "tab\tnewline\n", "北京 🙂", "\U0010ffff", "a" * 1000]
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS, ids=range(len(HARD_TEXTS)))
+def test_tokens_give_the_text_back(postern, smollm2, text):
+    tokens = json.loads(output(postern("tokenize", smollm2, "--json", "--no-bos", input=text)))
+    assert tokens["n"] == len(tokens["ids"]) == len(tokens["pieces"]) > 0
+    assert output(postern("tokenize", smollm2, "--count", "--no-bos", input=text)) == f"{tokens['n']}\n"
+    ids = " ".join(map(str, tokens["ids"]))
+    assert output(postern("tokenize", smollm2, "--decode", input=ids)) == text + "\n"
+
+
+def test_tokenize_lines_and_operands(postern, tiny):
+    by_operand = output(postern("tokenize", tiny, "a b", "c\td"))
+    assert by_operand == output(postern("tokenize", tiny, input="a b c\td"))
+    lines = [line.split("\t") for line in by_operand.splitlines()]
+    assert all(len(line) == 2 and line[0].isdigit() for line in lines)
+    ids = [line[0] for line in lines]
+    assert output(postern("tokenize", tiny, "--decode", *ids)) == "a b c\td\n"
+    assert json.loads(output(postern("tokenize", tiny, "--decode", ",".join(ids), "--json"))) == {"text": "a b c\td"}
+    assert_fails(postern("tokenize", tiny, "--decode", "1000000"), USAGE, "1000000")
+    assert_fails(postern("tokenize", tiny, "--decode", "1 x"), USAGE, "'x' is not a token id")
+
+
+def test_template_renders(postern, tiny, tmp_path):
+    messages = tmp_path / "messages.json"
+    messages.write_text('[{"role": "user", "content": "hi: there"}]', encoding="utf-8")
+    prompt = output(postern("template", tiny, "-f", messages))
+    assert "hi: there" in prompt
+    assert prompt == output(postern("template", tiny, "-m", "user:hi: there"))
+    assert prompt == output(postern("template", tiny, input=messages.read_text(encoding="utf-8")))
+    shorter = output(postern("template", tiny, "-f", messages, "--no-generation-prompt"))
+    assert prompt.startswith(shorter) and shorter != prompt
+    everything = json.loads(output(postern("template", tiny, "-f", messages, "--json", "--tokens")))
+    assert everything["text"] == prompt and everything["n"] == len(everything["ids"]) > 0
+
+    path = tmp_path / "template.jinja"
+    path.write_text("{{ strftime_now('%Y-%m-%d %H') }}{{ mood }}", encoding="utf-8")
+    for now in ("2026-01-02T03:04:05", "1767323045"):
+        options = ["-m", "user:x", "--template", path, "--now", now, "--extra", '{"mood": "!"}']
+        assert output(postern("template", tiny, *options)) == "2026-01-02 03!"
+
+
+def test_template_errors(postern, tiny, tmp_path):
+    assert_fails(postern("template", tiny, "-m", "no colon"), USAGE, "ROLE:TEXT")
+    assert postern("template", tiny, input="[{").returncode != 0
+    assert postern("template", tiny, "-m", "user:x", "--extra", "[]").returncode != 0
+    path = tmp_path / "template.jinja"
+    path.write_text("{% if x %}", encoding="utf-8")
+    broken = postern("template", tiny, "-m", "user:x", "--template", path)
+    assert broken.returncode in (1, FILE) and broken.stderr.startswith("postern: ")
+
+
+# ---- inspect, bench --------------------------------------------------------------------------------------------------
+
+
+def test_inspect(postern, tiny, smollm2):
+    json.loads(output(postern("inspect", tiny, "--json")))
+    short, full = (output(postern("inspect", smollm2, *options)) for options in ([], ["--full"]))
+    for word in ("llama", "135", "weights", "KV", "4096", "token_embd.weight", "chat template"):
+        assert word in full, word
+    assert len(short) < len(full)
+
+
+def test_bench(postern, tiny):
+    options = ["--prompt-tokens", "16", "--gen-tokens", "4", "--repeat", "2", "--threads", "1"]
+    bench = json.loads(output(postern("bench", tiny, *options, "--depth", "8,20", "--json", "--kv-type", "f32")))
+    assert set(bench) == {"model", "threads", "repeat", "prefill", "decode", "memory", "load_ms", "depths"}
+    assert bench["threads"] == 1 and [entry["depth"] for entry in bench["depths"]] == [8, 20]
+    for entry in [bench, *bench["depths"]]:
+        prefill, decode = entry["prefill"], entry["decode"]
+        assert prefill["tokens"] == 16 and decode["tokens"] == 4 and prefill["ttft_ms"] > 0
+        for part in (prefill, decode):
+            assert 0 < part["tokens_per_s_min"] <= part["tokens_per_s"] <= part["tokens_per_s_max"]
+        assert decode["bandwidth_share"] == pytest.approx(decode["bandwidth_gb_s"] / decode["bandwidth_peak_gb_s"], rel=1e-3)
+        moved = decode["bytes_per_token"] * decode["tokens_per_s"] / 1e9
+        assert decode["bandwidth_gb_s"] == pytest.approx(moved, rel=1e-3)
+    depths = [entry["decode"]["bytes_per_token"] for entry in bench["depths"]]
+    assert bench["decode"]["bytes_per_token"] < depths[0] < depths[1]
+    assert all(bench["memory"][key] > 0 for key in ("weights_bytes", "kv_bytes", "scratch_bytes", "peak_rss_bytes"))
+    table = output(postern("bench", tiny, *options))
+    assert "prefill" in table and "decode" in table and "of the bandwidth" in table
+    assert_fails(postern("bench", tiny, "--depth", "1000000"), LIMIT, "1000000")
+
+
+# ---- chat on a terminal ----------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The command on a pseudo-terminal of 100 columns."""
+
+    def __init__(self, command, env):
+        pid, self.fd = pty.fork()
+        if pid == 0:
+            os.execve(command[0], [str(part) for part in command], {**os.environ, "TERM": "xterm", **env})
+        self.pid = pid
+        self.seen = ""
+
+    def send(self, text):
+        os.write(self.fd, text.encode("utf-8"))
+
+    def expect(self, pattern, timeout=60):
+        """Waits until pattern comes after all that was matched before, and returns the text up to its end."""
+        deadline = time.monotonic() + timeout
+        while True:
+            match = re.search(pattern, self.seen)
+            if match:
+                text, self.seen = self.seen[: match.end()], self.seen[match.end() :]
+                return text
+            left = deadline - time.monotonic()
+            assert left > 0 and select.select([self.fd], [], [], left)[0], f"no {pattern!r} in {self.seen!r}"
+            try:
+                self.seen += os.read(self.fd, 65536).decode("utf-8", "replace")
+            except OSError as end:
+                raise AssertionError(f"ended without {pattern!r}: {self.seen!r}") from end
+
+    def close(self, timeout=30):
+        """The exit code, after all output."""
+        try:
+            while select.select([self.fd], [], [], timeout)[0]:
+                self.seen += os.read(self.fd, 65536).decode("utf-8", "replace")
+            raise AssertionError(f"still there: {self.seen!r}")
+        except OSError:
+            pass  # how a pseudo-terminal says that its other side is closed
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+PROMPT = "> "
+
+
+@pytest.fixture
+def terminal(postern_bin, tmp_path):
+    opened = []
+
+    def open_terminal(*arguments):
+        env = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "NO_COLOR": "1"}
+        opened.append(Terminal([postern_bin, *arguments], env))
+        return opened[-1]
+
+    yield open_terminal
+    for one in opened:
+        try:
+            os.kill(one.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def saved(path):
+    return [(message["role"], message["content"]) for message in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def test_chat_messages_and_commands(terminal, tiny, tmp_path):
+    chat = terminal("run", tiny, "-n", "4", "--temp", "0", "--system", "Be brief.")
+    chat.expect(r"memory: weights")
+    chat.expect("Type a message")
+    chat.expect(PROMPT)
+    chat.send("dropped\x03")
+    chat.expect(PROMPT)
+    chat.send("first \\\nline\n")
+    chat.expect("… ")
+    chat.expect(PROMPT)
+    chat.send('"""one\ntwo"""\n')
+    chat.expect("… ")
+    chat.expect(PROMPT)
+    chat.send("\x1b[200~pasted\rlines\r\x1b[201~ end\n")
+    chat.expect("end")
+    chat.expect(PROMPT)
+    chat.send("/regenerat\n")
+    chat.expect("did you mean /regenerate")
+    chat.send("/regenerate\n")
+    chat.expect(PROMPT)
+    chat.send("/stats\n")
+    chat.expect("seed ")
+    path = tmp_path / "saved.json"
+    chat.send(f"/save {path}\n")
+    chat.expect("7 messages saved")
+    chat.send("/reset\n")
+    chat.expect("a new conversation")
+    chat.send("/system none\n")
+    chat.expect("no system message")
+    chat.expect(PROMPT)
+    chat.send("\x04")
+    assert chat.close() == 0
+
+    messages = saved(path)
+    assert messages[0] == ("system", "Be brief.")
+    assert [content for role, content in messages if role == "user"] == ["first \nline", "one\ntwo", "pasted\nlines end"]
+    assert [role for role, _ in messages[1:]] == ["user", "assistant"] * 3
+    history = tmp_path / "state/postern/history"
+    assert history.stat().st_mode & 0o077 == 0 and "pasted" in history.read_text(encoding="utf-8")
+
+
+def test_chat_says_that_the_context_is_full(terminal, tiny):
+    chat = terminal("run", tiny, "--ctx", "48", "-n", "4")
+    chat.expect(PROMPT)
+    chat.send("word " * 60 + "\n")
+    chat.expect(r"not answered: the context of 48 tokens is full\. /reset")
+    chat.expect(PROMPT)
+    chat.send("/quit\n")
+    assert chat.close() == 0
+
+
+def test_chat_goes_on_after_an_interrupt(terminal, smollm2, tmp_path):
+    chat = terminal("run", smollm2, "--temp", "0")
+    chat.expect(PROMPT)
+    chat.send("Count from one to a thousand, one number per line.\n")
+    chat.expect("line\\.\r\n")
+    chat.expect(r"\w+")
+    chat.send("\x03")
+    chat.expect("stopped; the part above stays")
+    chat.expect(PROMPT)
+    path = tmp_path / "saved.json"
+    chat.send(f"/save {path}\n")
+    chat.expect("2 messages saved")
+    chat.expect(PROMPT)
+    chat.send("\x04")
+    assert chat.close() == 0
+    assert saved(path)[1][0] == "assistant" and saved(path)[1][1] != ""

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache's blocks and attention over them, against a softmax written out plainly in double precision. */
+#include "support/check.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "ops/ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { N_HEAD = 6, N_HEAD_KV = 2, DIM = 20, N_LAYER = 2, LAYER = 1, N_POS = 200 };
+
+static float keys[N_POS][N_HEAD_KV][DIM], values[N_POS][N_HEAD_KV][DIM], queries[N_POS][N_HEAD][DIM];
+
+static void fill(float *x, size_t n, pn_rng *rng, double spread) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)((pn_rng_unit(rng) - 0.5) * spread);
+}
+
+static void make_inputs(void) {
+    pn_rng rng;
+    pn_rng_seed(&rng, 5);
+    fill(&keys[0][0][0], sizeof keys / sizeof(float), &rng, 4);
+    fill(&values[0][0][0], sizeof values / sizeof(float), &rng, 2);
+    fill(&queries[0][0][0], sizeof queries / sizeof(float), &rng, 4);
+}
+
+static pn_kv filled_cache(pn_kv_type type) {
+    pn_kv kv;
+    pn_kv_shape shape = {.n_layer = N_LAYER, .n_head_kv = N_HEAD_KV, .head_dim = DIM, .type = type};
+    assert_int_equal(pn_kv_init(&kv, &shape, N_POS, NULL), PN_OK);
+    assert_int_equal(pn_kv_reserve(&kv, N_POS, NULL), PN_OK);
+    for (size_t p = 0; p < N_POS; p++)
+        pn_kv_write(&kv, pn_kernels_host(), LAYER, p, &keys[p][0][0], &values[p][0][0]);
+    kv.n_tokens = N_POS;
+    return kv;
+}
+
+static void plain_attention(size_t position, int head, size_t window, float scale, double out[DIM]) {
+    size_t first = window && position + 1 > window ? position + 1 - window : 0;
+    int kv_head = head / (N_HEAD / N_HEAD_KV);
+    double p[N_POS], sum = 0;
+    memset(out, 0, DIM * sizeof *out);
+    for (size_t j = first; j <= position; j++) {
+        double score = 0;
+        for (int d = 0; d < DIM; d++)
+            score += (double)queries[position][head][d] * (double)keys[j][kv_head][d];
+        sum += p[j] = exp(score * (double)scale);
+    }
+    for (size_t j = first; j <= position; j++)
+        for (int d = 0; d < DIM; d++)
+            out[d] += p[j] / sum * (double)values[j][kv_head][d];
+}
+
+static void attend(const pn_kv *kv, int n_threads, size_t position, size_t n_tok, size_t window, float *out) {
+    pn_pool *pool;
+    assert_int_equal(pn_pool_create(n_threads, &pool, NULL), PN_OK);
+    size_t stride = pn_ops_scratch_floats(DIM, N_HEAD / N_HEAD_KV);
+    float *scratch = malloc((size_t)n_threads * stride * sizeof *scratch);
+    pn_ops ops = {.kernels = pn_kernels_host(), .pool = pool, .scratch = scratch, .scratch_stride = stride};
+    pn_attention_job job = {.q = &queries[position][0][0],
+                            .out = out,
+                            .n_head = N_HEAD,
+                            .layer = LAYER,
+                            .position = position,
+                            .n_tok = n_tok,
+                            .window = window,
+                            .scale = 0.3f,
+                            .kv = kv};
+    pn_ops_attention(&ops, &job);
+    free(scratch);
+    pn_pool_free(pool);
+}
+
+static void check_all_positions(pn_kv_type type, size_t window, double tolerance) {
+    static float out[N_POS][N_HEAD][DIM];
+    pn_kv kv = filled_cache(type);
+    attend(&kv, 2, 0, N_POS, window, &out[0][0][0]);
+    for (size_t p = 0; p < N_POS; p++)
+        for (int h = 0; h < N_HEAD; h++) {
+            double want[DIM];
+            plain_attention(p, h, window, 0.3f, want);
+            for (int d = 0; d < DIM; d++)
+                if (!(fabs((double)out[p][h][d] - want[d]) <= tolerance))
+                    fail_msg("position %zu head %d: %g, expected %g", p, h, (double)out[p][h][d], want[d]);
+        }
+    pn_kv_done(&kv);
+}
+
+static void attention_matches_a_plain_softmax(void **state) {
+    (void)state;
+    static const size_t windows[] = {0, 1, 8, 63, 64, 65, 128, 199, 200, 1000};
+    make_inputs();
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        check_all_positions(PN_KV_F32, windows[i], 2e-6);
+        check_all_positions(PN_KV_F16, windows[i], 2e-3);
+    }
+}
+
+static void batches_and_threads_change_no_bit(void **state) {
+    (void)state;
+    static float whole[N_POS][N_HEAD][DIM], part[N_POS][N_HEAD][DIM];
+    make_inputs();
+    pn_kv kv = filled_cache(PN_KV_F16);
+    attend(&kv, 1, 0, N_POS, 70, &whole[0][0][0]);
+    for (int n_threads = 1; n_threads <= 5; n_threads++)
+        for (size_t n = 1; n <= 90; n += 13)
+            for (size_t p = 0; p < N_POS; p += n) {
+                size_t n_tok = N_POS - p < n ? N_POS - p : n;
+                attend(&kv, n_threads, p, n_tok, 70, &part[p][0][0]);
+                assert_memory_equal(part[p], whole[p], n_tok * sizeof whole[0]);
+            }
+    pn_kv_done(&kv);
+}
+
+static void the_cache_grows_and_shrinks_by_blocks(void **state) {
+    (void)state;
+    uint64_t before = pn_mem_bytes(PN_MEM_KV);
+    pn_kv kv;
+    pn_kv_shape shape = {.n_layer = 3, .n_head_kv = 2, .head_dim = 8, .type = PN_KV_F16};
+    assert_int_equal(pn_kv_init(&kv, &shape, 130, NULL), PN_OK);
+    assert_int_equal(pn_kv_bytes(&kv), 0);
+    assert_int_equal(pn_kv_reserve(&kv, 1, NULL), PN_OK);
+    assert_int_equal(pn_kv_bytes(&kv), 64u * 2 * 3 * 2 * 8 * 2);
+    assert_int_equal(pn_kv_reserve(&kv, 64, NULL), PN_OK);
+    assert_int_equal(kv.n_blocks, 1);
+    assert_int_equal(pn_kv_reserve(&kv, 130, NULL), PN_OK);
+    assert_int_equal(kv.n_blocks, 3);
+    assert_int_equal(pn_kv_reserve(&kv, 193, NULL), PN_ERR_LIMIT);
+    assert_int_equal(kv.n_blocks, 3);
+    kv.n_tokens = 130;
+    pn_kv_truncate(&kv, 500);
+    assert_int_equal(kv.n_tokens, 130);
+    pn_kv_truncate(&kv, 64);
+    assert_int_equal(kv.n_blocks, 1);
+    pn_mem_fail_at(2);
+    assert_int_equal(pn_kv_reserve(&kv, 130, NULL), PN_ERR_MEMORY);
+    pn_mem_fail_at(0);
+    assert_int_equal(kv.n_blocks, 1); /* all or nothing */
+    pn_kv_done(&kv);
+    assert_int_equal(pn_mem_bytes(PN_MEM_KV), before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_matches_a_plain_softmax),
+        cmocka_unit_test(batches_and_threads_change_no_bit),
+        cmocka_unit_test(the_cache_grows_and_shrinks_by_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
