@@ -97,16 +97,10 @@ static pn_status fill_prompt(bench *b, size_t n, pn_error *err) {
     return PN_OK;
 }
 
-/* Bytes that one decoded token reads: the weights, and the KV of the tokens before it, at the mean depth of
-   the run. Layers with a sliding window read less than all tokens; what a session of just that many tokens
-   would hold, by pn_session_plan, bounds it. */
+/* At the mean depth of the run. */
 static uint64_t bytes_per_token(const bench *b, int start) {
     int mean = start + b->args->gen_tokens / 2;
-    pn_session_options planned = {.n_ctx = mean > 0 ? mean : 1, .kv_type = (pn_kv_type)b->args->kv_type};
-    uint64_t kv = b->runner.info.kv_bytes_per_token * (uint64_t)mean * (planned.kv_type == PN_KV_F32 ? 2 : 1);
-    uint64_t held, scratch;
-    if (pn_session_plan(b->runner.model, &planned, &held, &scratch, NULL) == PN_OK && held < kv) kv = held;
-    return b->runner.info.decode_bytes_per_token + kv;
+    return pn_model_decode_bytes(b->runner.model, (pn_kv_type)b->args->kv_type, (uint64_t)mean);
 }
 
 static void on_progress(void *user, size_t n_done, size_t n_total) {

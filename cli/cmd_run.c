@@ -186,8 +186,7 @@ static pn_status tokenize_prompt(const runner *r, const run_args *a, const run_i
                        err);
 }
 
-static int print_answer(const runner *r, const run_args *a, const pn_generate_result *result,
-                        bool interrupted) {
+static int print_answer(const runner *r, const run_args *a, const pn_generate_result *result) {
     if (a->json) {
         json_t *object = runner_answer_json(r, result);
         json_print(object);

@@ -86,6 +86,7 @@ static int print_prompt(const pn_model *model, const template_args *a, const cha
     json_decref(object);
     pn_tokens_free(&tokens);
     pn_text_free(&text);
+    if (status == PN_ERR_ARGUMENT && a->file) return cli_error(CLI_FILE, "%s: %s", a->file, err.message);
     return status == PN_OK ? cli_finish_output(CLI_OK) : cli_fail_template(&err, a->template_path);
 }
 

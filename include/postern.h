@@ -98,9 +98,15 @@ typedef struct pn_model_info {
     const char *template_note;
     uint64_t weights_bytes;          /* tensor data, mapped */
     uint64_t decode_bytes_per_token; /* weight bytes that one decoded token reads */
-    uint64_t kv_bytes_per_token;     /* at f16 */
+    uint64_t kv_bytes_per_token;     /* at f16, as held; windowed layers read less of it */
 } pn_model_info;
 PN_API void pn_model_get_info(const pn_model *model, pn_model_info *out);
+
+typedef enum pn_kv_type { PN_KV_F16 = 0, PN_KV_F32 } pn_kv_type;
+
+/* Bytes that decoding one token reads after `depth` others: all weights once, and the keys and values in
+ * reach. */
+PN_API uint64_t pn_model_decode_bytes(const pn_model *model, pn_kv_type kv_type, uint64_t depth);
 
 /* Everything a file says of itself, as one JSON object: metadata, tensors by type, bytes by wall, chat
    template. Works on files whose architecture this version cannot run. With full, arrays are written whole
@@ -147,8 +153,6 @@ PN_API pn_status pn_chat_tokenize(const pn_model *model, const char *messages_js
 
 typedef struct pn_session pn_session;
 
-typedef enum pn_kv_type { PN_KV_F16 = 0, PN_KV_F32 } pn_kv_type;
-
 typedef struct pn_session_options {
     int n_ctx;   /* most tokens the timeline may hold; 0: the least of 4096 and what the model was trained for
                   */
@@ -176,7 +180,8 @@ PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *ou
 PN_API pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, uint64_t *kv_bytes,
                                  uint64_t *scratch_bytes, pn_error *err);
 
-/* Called between chunks and layers' ends of long work; n_done of n_total tokens of this sync are computed. */
+/* Called after each chunk of long work: n_done of the n_total tokens that this sync has to compute are there.
+ */
 typedef void (*pn_progress_fn)(void *user, size_t n_done, size_t n_total);
 
 /* Makes the timeline equal to tokens[0..n): keeps the common prefix, drops what differs, computes the rest.

@@ -13,7 +13,8 @@ void pn_rng_seed(pn_rng *rng, uint64_t seed);
 uint64_t pn_rng_u64(pn_rng *rng);
 /* Uniform in [0, 1), 53 bits. */
 double pn_rng_unit(pn_rng *rng);
-/* A seed from the operating system, for requests that bring none. */
+/* A seed from the operating system, for requests that bring none; below 2^53, so that JSON readers keep it
+ * exact. */
 uint64_t pn_rng_fresh_seed(void);
 
 #endif

@@ -51,7 +51,8 @@ struct pn_session {
     double prefill_seconds;
 };
 
-/* session.c: computes one more token; room is there as long as kv.n_tokens < n_ctx. */
+/* session.c: computes one more token, for which kv.n_tokens < n_ctx must leave room. PN_ERR_MEMORY,
+ * PN_ERR_CANCELLED. */
 pn_status pn_session_append(pn_session *session, int32_t token, pn_error *err);
 /* True once per pn_session_cancel. */
 bool pn_session_take_cancel(pn_session *session);

@@ -41,18 +41,17 @@ static pn_status keep_token(struct answer *a, int32_t id, pn_error *err) {
     return pn_stream_advance(&a->stream, err);
 }
 
-/* One token; *over when the answer ends with it or before it. */
-static pn_status step(struct answer *a, bool *over, pn_error *err) {
+/* Samples one token and shows it; *over when the answer ends with it or before it. */
+static pn_status sample(struct answer *a, int32_t *id, bool *over, pn_error *err) {
     pn_session *s = a->session;
-    int32_t id;
+    PN_TRY(
+        pn_sampler_next(s->sampler, &a->o->sampling, s->logits, s->tokens, s->kv.n_tokens, &a->rng, id, err));
     *over = true;
-    PN_TRY(pn_sampler_next(s->sampler, &a->o->sampling, s->logits, s->tokens, s->kv.n_tokens, &a->rng, &id,
-                           err));
-    if (!a->o->ignore_eos && pn_tokenizer_is_end(s->model->tokenizer, id)) {
+    if (!a->o->ignore_eos && pn_tokenizer_is_end(s->model->tokenizer, *id)) {
         a->finish = PN_FINISH_STOP;
         return PN_OK;
     }
-    PN_TRY(keep_token(a, id, err));
+    PN_TRY(keep_token(a, *id, err));
     if (a->stream.stopped)
         a->finish = PN_FINISH_STOP;
     else if (a->stream.refused || pn_session_take_cancel(s))
@@ -61,19 +60,24 @@ static pn_status step(struct answer *a, bool *over, pn_error *err) {
         a->finish = PN_FINISH_LENGTH;
     else
         *over = false;
-    return *over ? PN_OK : pn_session_append(s, id, err);
+    return PN_OK;
 }
 
 static pn_status decode(struct answer *a, double start, pn_generate_result *r, pn_error *err) {
     bool over = false;
-    double first = 0;
+    int32_t id = 0;
+    PN_TRY(sample(a, &id, &over, err));
+    double first = pn_clock_seconds();
     while (!over) {
-        PN_TRY(step(a, &over, err));
-        if (first == 0) {
-            first = pn_clock_seconds();
-            r->ttft_seconds = first - start;
+        pn_status status = pn_session_append(a->session, id, err);
+        if (status == PN_ERR_CANCELLED) {
+            a->finish = PN_FINISH_CANCELLED;
+            break;
         }
+        PN_TRY(status);
+        PN_TRY(sample(a, &id, &over, err));
     }
+    r->ttft_seconds = first - start;
     r->decode_seconds = pn_clock_seconds() - first;
     return PN_OK;
 }

@@ -99,6 +99,10 @@ void pn_model_get_info(const pn_model *model, pn_model_info *out) {
     *out = model->info;
 }
 
+uint64_t pn_model_decode_bytes(const pn_model *model, pn_kv_type kv_type, uint64_t depth) {
+    return model->info.decode_bytes_per_token + pn_decoder_kv_bytes_read(model->decoder, kv_type, depth);
+}
+
 /* ---- text ---- */
 
 void pn_text_free(pn_text *text) {

@@ -114,14 +114,20 @@ bool pn_session_take_cancel(pn_session *s) {
 }
 
 /* Computes the n tokens that stand at tokens[kv.n_tokens ..); their room is reserved. */
-static void forward(pn_session *s, size_t n, bool want_logits) {
+static pn_status forward(pn_session *s, size_t n, bool want_logits, pn_error *err) {
     pn_forward f = {.decoder = s->model->decoder,
                     .kernels = s->model->kernels,
                     .pool = s->model->pool,
                     .scratch = &s->scratch,
-                    .kv = &s->kv};
-    pn_decoder_forward(&f, s->tokens + s->kv.n_tokens, n, want_logits ? s->logits : NULL);
+                    .kv = &s->kv,
+                    .cancel = &s->cancelled};
+    s->logits_valid = false;
+    if (!pn_decoder_forward(&f, s->tokens + s->kv.n_tokens, n, want_logits ? s->logits : NULL)) {
+        pn_session_take_cancel(s);
+        return pn_fail(err, PN_ERR_CANCELLED, "cancelled after %zu tokens", s->kv.n_tokens);
+    }
     s->logits_valid = want_logits;
+    return PN_OK;
 }
 
 static pn_status check_tokens(const pn_session *s, const int32_t *tokens, size_t n, pn_error *err) {
@@ -149,12 +155,10 @@ static pn_status prefill(pn_session *s, const int32_t *tokens, size_t n, pn_prog
     PN_TRY(pn_kv_reserve(&s->kv, n, err));
     size_t first = s->kv.n_tokens;
     while (s->kv.n_tokens < n) {
-        if (pn_session_take_cancel(s))
-            return pn_fail(err, PN_ERR_CANCELLED, "cancelled after %zu of %zu tokens", s->kv.n_tokens, n);
         size_t chunk = n - s->kv.n_tokens;
         if (chunk > s->scratch.n_chunk) chunk = s->scratch.n_chunk;
         memcpy(s->tokens + s->kv.n_tokens, tokens + s->kv.n_tokens, chunk * sizeof *tokens);
-        forward(s, chunk, s->kv.n_tokens + chunk == n);
+        PN_TRY(forward(s, chunk, s->kv.n_tokens + chunk == n, err));
         if (progress) progress(user, s->kv.n_tokens - first, n - first);
     }
     return PN_OK;
@@ -182,6 +186,5 @@ pn_status pn_session_sync(pn_session *s, const int32_t *tokens, size_t n, pn_pro
 pn_status pn_session_append(pn_session *s, int32_t token, pn_error *err) {
     PN_TRY(pn_kv_reserve(&s->kv, s->kv.n_tokens + 1, err));
     s->tokens[s->kv.n_tokens] = token;
-    forward(s, 1, true);
-    return PN_OK;
+    return forward(s, 1, true, err);
 }

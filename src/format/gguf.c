@@ -71,8 +71,10 @@ static pn_status check_count(const pn_cursor *c, uint64_t n, uint64_t min_bytes,
 static pn_status read_header(pn_cursor *c, pn_gguf *g, uint64_t *n_tensors, uint64_t *n_keys, pn_error *err) {
     if (!has_magic(c->data, c->len, 0)) {
         const char *instead = what_it_is_instead(c->data, c->len);
-        return pn_fail_at(err, PN_ERR_FORMAT, 0, "not a GGUF file%s%s", instead ? ": it is " : "",
-                          instead ? instead : "");
+        if (instead) return pn_fail_at(err, PN_ERR_FORMAT, 0, "not a GGUF file: it is %s", instead);
+        pn_str start = {(const char *)c->data, c->len < 4 ? (size_t)c->len : 4};
+        return pn_fail_at(err, PN_ERR_FORMAT, 0, "not a GGUF file: it begins with \"%s\", expected \"GGUF\"",
+                          pn_quote(start).text);
     }
     pn_cursor_skip(c, 4);
     g->version = pn_cursor_u32(c);

@@ -42,9 +42,11 @@ static split_name parse_split_name(const char *path) {
     return (split_name){.prefix = {path, len - SUFFIX_LEN}, .count = count};
 }
 
-static pn_str base_name(const char *path) {
+/* Puts the file before a message, without its folders where the whole path would push the reason out of the
+ * line. */
+static void prefix_path(pn_error *err, const char *path) {
     const char *slash = strrchr(path, '/');
-    return pn_str_from(slash ? slash + 1 : path);
+    pn_error_prefix(err, "%s", strlen(path) > 200 && slash ? slash + 1 : path);
 }
 
 /* ---- one file ---- */
@@ -80,7 +82,7 @@ static pn_status map_into(const char *path, pn_gguf *g, pn_error *err) {
 static pn_status open_whole(const char *path, pn_gguf *g, pn_error *err) {
     PN_TRY(map_into(path, g, err));
     pn_status status = read_whole(g->maps[0].data, g->maps[0].len, g, err);
-    if (status != PN_OK) pn_error_prefix(err, "%s", pn_quote(base_name(path)).text);
+    if (status != PN_OK) prefix_path(err, path);
     return status;
 }
 
@@ -155,7 +157,7 @@ static pn_status open_shard(const char *path, uint32_t shard, uint32_t n_shards,
     *declared = n;
     status = add_part(g, &part, err);
 read:
-    if (status != PN_OK) pn_error_prefix(err, "%s", pn_quote(base_name(path)).text);
+    if (status != PN_OK) prefix_path(err, path);
 mapped:
     if (status == PN_ERR_IO)
         pn_error_prefix(err, "shard %u of %u is missing or unreadable", shard + 1, n_shards);

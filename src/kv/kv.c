@@ -5,19 +5,19 @@
 
 #include <string.h>
 
-static size_t element_bytes(pn_kv_type type) {
+size_t pn_kv_element_bytes(pn_kv_type type) {
     return type == PN_KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
 bool pn_kv_block_bytes(const pn_kv_shape *shape, uint64_t *out) {
-    uint64_t bytes = 2 * PN_KV_BLOCK * element_bytes(shape->type); /* keys and values */
+    uint64_t bytes = 2 * PN_KV_BLOCK * pn_kv_element_bytes(shape->type); /* keys and values */
     return pn_mul_u64(bytes, (uint64_t)shape->n_layer, &bytes) &&
            pn_mul_u64(bytes, (uint64_t)shape->n_head_kv, &bytes) &&
            pn_mul_u64(bytes, (uint64_t)shape->head_dim, out);
 }
 
 pn_status pn_kv_init(pn_kv *kv, const pn_kv_shape *shape, size_t max_tokens, pn_error *err) {
-    pn_kv fresh = {.shape = *shape, .element_bytes = element_bytes(shape->type)};
+    pn_kv fresh = {.shape = *shape, .element_bytes = pn_kv_element_bytes(shape->type)};
     if (!pn_kv_block_bytes(shape, &fresh.block_bytes))
         return pn_fail(err, PN_ERR_LIMIT, "the KV cache of this model does not fit in 64 bits");
     fresh.cap_blocks = max_tokens / PN_KV_BLOCK + (max_tokens % PN_KV_BLOCK != 0);

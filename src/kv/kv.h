@@ -30,6 +30,8 @@ typedef struct pn_kv {
     size_t n_tokens; /* positions that hold keys and values */
 } pn_kv;
 
+/* Bytes of one stored value. */
+size_t pn_kv_element_bytes(pn_kv_type type);
 /* Bytes of one block; false when the shape overflows. */
 bool pn_kv_block_bytes(const pn_kv_shape *shape, uint64_t *out);
 

@@ -139,3 +139,15 @@ uint64_t pn_decoder_bytes_per_token(const pn_decoder *d) {
     }
     return sum;
 }
+
+uint64_t pn_decoder_kv_bytes_read(const pn_decoder *d, pn_kv_type type, uint64_t depth) {
+    uint64_t per_position =
+                 2 * (uint64_t)d->h.n_head_kv * (uint64_t)d->h.head_dim * pn_kv_element_bytes(type),
+             sum = 0;
+    for (int i = 0; i < d->h.n_layer; i++) {
+        uint64_t n = depth + 1, window = (uint64_t)d->h.window;
+        if (d->layers[i].kind == PN_LAYER_LOCAL && n > window) n = window;
+        sum += n * per_position;
+    }
+    return sum;
+}

@@ -5,6 +5,8 @@
 
 #include "model/arch.h"
 
+#include <stdatomic.h>
+
 typedef struct pn_layer {
     pn_layer_kind kind;
     const float *attn_norm;                           /* [n_embd] */
@@ -38,6 +40,10 @@ pn_kv_shape pn_decoder_kv_shape(const pn_decoder *decoder, pn_kv_type type);
 /* Weight bytes that computing one token reads: all matrices once, and one row of the embedding unless it is
  * the head. */
 uint64_t pn_decoder_bytes_per_token(const pn_decoder *decoder);
+
+/* Bytes of keys and values that attention reads for one token after `depth` others: windowed layers stop
+ * growing. */
+uint64_t pn_decoder_kv_bytes_read(const pn_decoder *decoder, pn_kv_type type, uint64_t depth);
 
 /* Activations of a batch of up to n_chunk tokens, and what the workers of a pool need. */
 typedef struct pn_scratch {
@@ -73,11 +79,13 @@ typedef struct pn_forward {
     pn_scratch *scratch;
     pn_kv *kv;
     const pn_observer *observer; /* may be NULL */
+    const atomic_bool *cancel;   /* may be NULL; looked at before each layer */
 } pn_forward;
 
 /* Computes n_tok <= n_chunk tokens that follow the kv->n_tokens positions already in the cache; room for them
    must be reserved. Ids must be in [0, n_vocab). Writes their keys and values, moves kv->n_tokens, and, when
-   logits is not NULL, writes [n_vocab] logits after the last token. Does not allocate, cannot fail. */
-void pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, float *logits);
+   logits is not NULL, writes [n_vocab] logits after the last token. Does not allocate. False when *cancel
+   became true: the batch is then forgotten, as if it had not begun. */
+bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, float *logits);
 
 #endif

@@ -120,7 +120,7 @@ static void head(const struct pass *p, float *logits) {
     pn_ops_matmul(&p->ops, &job, 1, p->s->normed, 1);
 }
 
-void pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, float *logits) {
+bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, float *logits) {
     struct pass p = {.f = f,
                      .h = &f->decoder->h,
                      .s = f->scratch,
@@ -134,10 +134,12 @@ void pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok
     rotate(&p);
     observe(&p, -1);
     for (int layer = 0; layer < p.h->n_layer; layer++) {
+        if (f->cancel && atomic_load(f->cancel)) return false;
         attention_part(&p, &f->decoder->layers[layer], layer);
         feed_forward_part(&p, &f->decoder->layers[layer]);
         observe(&p, layer);
     }
     f->kv->n_tokens += n_tok;
     if (logits) head(&p, logits);
+    return true;
 }

@@ -291,7 +291,8 @@ pn_status pn_jformat_percent(pn_jrun *run, pn_jstr format, const pn_jvalue *args
         if (percent != PN_JSTR_NONE) PN_TRY(percent_field(run, &text, format, &at, &source));
     }
     /* Python takes whatever can be subscripted for a mapping, of which nothing must be used. */
-    bool mapping = args->type == PN_J_DICT || args->type == PN_J_LIST || args->type == PN_J_RANGE;
+    bool mapping = args->type == PN_J_DICT || args->type == PN_J_LIST || args->type == PN_J_RANGE ||
+                   args->type == PN_J_UNDEFINED;
     size_t n_args = args->type == PN_J_TUPLE ? args->u.seq->n : mapping ? 0 : 1;
     if (source.next < n_args && !source.keyed)
         return pn_jrun_fail(run, "not all arguments converted during string formatting");

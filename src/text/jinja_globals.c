@@ -21,6 +21,9 @@ static int64_t range_length(int64_t start, int64_t stop, int64_t step) {
 static pn_status global_range(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
     (void)self;
     int64_t first, second, step;
+    for (size_t i = 0; i < 3; i++)
+        if (args->positional[i].type == PN_J_NONE)
+            return pn_jrun_fail(run, "'NoneType' object cannot be interpreted as an integer");
     PN_TRY(pn_jarg_int(run, &args->positional[0], "range()'s argument", 0, &first));
     bool one = args->positional[1].type == PN_J_ABSENT;
     PN_TRY(pn_jarg_int(run, &args->positional[1], "range()'s stop", 0, &second));

@@ -25,8 +25,7 @@ typedef struct pn_pretok_scratch pn_pretok_scratch;
 pn_status pn_pretok_scratch_create(const pn_pretok *p, pn_pretok_scratch **out, pn_error *err);
 void pn_pretok_scratch_free(pn_pretok_scratch *scratch);
 
-/* Cuts valid UTF-8. Linear time; constant stack. PN_ERR_LIMIT when a pattern needs more steps than its bound.
- */
+/* Cuts valid UTF-8. Linear time; constant stack. PN_ERR_LIMIT when a pattern takes too many steps. */
 pn_status pn_pretok_cut(const pn_pretok *p, pn_pretok_scratch *scratch, const char *text, size_t len,
                         pn_pretok_word_fn word, void *ctx, pn_error *err);
 

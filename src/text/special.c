@@ -96,8 +96,7 @@ void pn_special_done(pn_special *s) {
     *s = (pn_special){0};
 }
 
-/* The first of entries [lo, hi), which share their first `depth` bytes, whose next byte is at least `byte`.
- */
+/* The first of entries [lo, hi), which share their first `depth` bytes, whose next is at least `byte`. */
 static size_t lower_bound(const pn_special *s, size_t lo, size_t hi, size_t depth, int byte) {
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;

@@ -15,15 +15,13 @@ typedef struct pn_vocab {
     size_t max_len;    /* of the longest piece, bytes */
 } pn_vocab;
 
-/* Copies the spec's tokens and kinds. Of pieces that are spelled alike, the lowest id is found; an empty
-   piece never is. PN_ERR_FORMAT for no tokens, too many, or a kind that is none. On failure vocab is empty.
- */
+/* Copies the spec's tokens and kinds. Of pieces spelled alike, the lowest id is found; an empty piece never
+   is. PN_ERR_FORMAT for no tokens, too many, or a kind that is none. On failure vocab is empty. */
 pn_status pn_vocab_init(pn_vocab *vocab, const pn_tokenizer_spec *spec, pn_error *err);
 void pn_vocab_done(pn_vocab *vocab);
 
 int32_t pn_vocab_find(const pn_vocab *vocab, const char *text, size_t len); /* -1: none */
-/* The token that plain text may become: a normal, user-defined or unused one, or -1. Control tokens are none.
- */
+/* The token that plain text may become: a normal, user-defined or unused one (no control token), or -1. */
 int32_t pn_vocab_find_plain(const pn_vocab *vocab, const char *text, size_t len);
 
 static inline pn_str pn_vocab_piece(const pn_vocab *vocab, int32_t id) {

@@ -85,7 +85,7 @@ static void forward(struct run *run, const int32_t *ids, size_t n, const pn_obse
                     .kv = &run->kv,
                     .observer = observer};
     assert_int_equal(pn_kv_reserve(&run->kv, run->kv.n_tokens + n, NULL), PN_OK);
-    pn_decoder_forward(&f, ids, n, logits);
+    assert_true(pn_decoder_forward(&f, ids, n, logits));
 }
 
 static double greatest_difference(const float *a, const float *b, size_t n) {

@@ -93,6 +93,28 @@ static void pieces_merge_by_score(void **state) {
     VB_EXPECT(tok, "b a", S_B, S_MARK_A);
     VB_EXPECT(tok, " ab", S_MARK, S_AB); /* ab is better than the marker with a */
     pn_tokenizer_free(tok);
+
+    static const float scores[][2] = {{1, 2},   {-1, 0},         {-1, 0.5f},
+                                      {-2, -1}, {1e-40f, 1e30f}, {-1e30f, -1e-40f}};
+    for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++) {
+        vb_fixture *f = vb_pieces();
+        f->tokens[S_ABC] = PN_STR("zz");
+        f->scores[S_AB] = scores[i][0];
+        f->scores[S_BC] = scores[i][1];
+        tok = vb_create(f);
+        VB_EXPECT(tok, "abc", S_A, S_BC);
+        pn_tokenizer_free(tok);
+    }
+}
+
+static void pieces_may_go_on_over_a_space(void **state) {
+    (void)state;
+    vb_fixture *f = vb_pieces();
+    int32_t over = vb_add(f, "b" VB_MARK "a", PN_TOKEN_NORMAL, -5);
+    pn_tokenizer *tok = vb_create(f);
+    vb_check_ids(vb_encode(tok, PN_STR("b a"), NULL), &over, 1);
+    VB_EXPECT(tok, "c a", S_C, S_MARK_A);
+    pn_tokenizer_free(tok);
 }
 
 static void equal_scores_merge_from_the_left(void **state) {
@@ -425,6 +447,7 @@ int main(void) {
         cmocka_unit_test(merging_makes_no_control_token),
         cmocka_unit_test(a_missing_byte_is_left_out),
         cmocka_unit_test(pieces_merge_by_score),
+        cmocka_unit_test(pieces_may_go_on_over_a_space),
         cmocka_unit_test(equal_scores_merge_from_the_left),
         cmocka_unit_test(user_defined_pieces_stand_before_everything),
         cmocka_unit_test(a_space_is_added_where_text_begins),

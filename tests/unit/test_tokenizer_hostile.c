@@ -112,9 +112,11 @@ static void odd_vocabularies_have_defined_meaning(void **state) {
     vb_add(f, "<think>", PN_TOKEN_CONTROL, 0);       /* likewise */
     vb_add(f, "\xFF\xC3", PN_TOKEN_USER_DEFINED, 0); /* not UTF-8 */
     int32_t last = (int32_t)f->n - 1;
-    f->merges[f->n_merges++] = PN_STR("h e"); /* again: the first counts */
+    vb_add_merge(f, "x h");
+    f->merges[f->n_merges++] = PN_STR("h e"); /* again: the first counts, and comes before "x h" */
     pn_tokenizer *tok = vb_create(f);
     VB_EXPECT(tok, "hello<think>", HELLO, THINK);
+    VB_EXPECT(tok, "xhe", 'x', HE);
     vb_check_ids(vb_encode(tok, PN_STR("\xFF\xC3"), NULL), &last, 1);
     vb_check_text(tok, &empty, 1, true, PN_STR(""));
     pn_tokenizer_free(tok);
@@ -160,21 +162,21 @@ done:
     return status;
 }
 
+/* Fails each allocation in turn. PCRE2 can do without those of its JIT: then the result must be right. */
 static void sweep(vb_fixture *f) {
-    uint64_t before = pn_mem_bytes(PN_MEM_OTHER);
-    pn_status status = PN_ERR_MEMORY;
-    uint64_t nth = 1;
-    for (; status != PN_OK; nth++) {
+    uint64_t before = pn_mem_bytes(PN_MEM_OTHER), nth = 0, n_made, n_reported = 0;
+    pn_status status;
+    do {
         pn_error err = {0};
-        pn_mem_fail_at(nth);
+        pn_mem_fail_at(++nth);
         status = use(f, &err);
-        pn_mem_fail_at(0);
+        n_made = pn_mem_fail_at(0);
         assert_int_equal(pn_mem_bytes(PN_MEM_OTHER), before);
-        if (status == PN_OK) break;
-        assert_int_equal(status, PN_ERR_MEMORY);
-        assert_int_equal(err.code, PN_ERR_MEMORY);
-    }
-    assert_in_range(nth, 10, 1000);
+        assert_true(status == PN_OK || (status == PN_ERR_MEMORY && err.code == PN_ERR_MEMORY));
+        if (status == PN_ERR_MEMORY) n_reported++;
+    } while (n_made >= nth);
+    assert_int_equal(status, PN_OK);
+    assert_in_range(n_reported, 10, nth);
 }
 
 static void every_failed_allocation_is_reported_and_nothing_leaks(void **state) {
