@@ -18,6 +18,16 @@ static void add_bias(const pn_matmul_job *job, size_t row, size_t n_row, size_t 
             job->out[t * job->weight->n_row + r] += job->bias[r];
 }
 
+/* Asks for the bytes of the next panel while this one is multiplied: a single linear stream with pauses in it does not keep
+   the core's own prefetchers ahead. */
+static void prefetch_panel(const pn_weight *weight, size_t panel) {
+    size_t row = panel * PN_PANEL_ROWS, n_row = weight->n_row > row ? weight->n_row - row : 0;
+    if (n_row > PN_PANEL_ROWS) n_row = PN_PANEL_ROWS;
+    const uint8_t *src = weight->data + row * weight->row_bytes;
+    for (size_t i = 0; i < n_row * weight->row_bytes; i += 64)
+        __builtin_prefetch(src + i, 0, 2);
+}
+
 /* One panel: decode its rows (floats are used where they lie) and multiply them with every token. */
 static void do_panel(const struct matmul *m, const pn_matmul_job *job, size_t panel, float *scratch) {
     const pn_kernels *kernels = m->ops->kernels;
@@ -26,6 +36,7 @@ static void do_panel(const struct matmul *m, const pn_matmul_job *job, size_t pa
     if (n_row > PN_PANEL_ROWS) n_row = PN_PANEL_ROWS;
     const uint8_t *src = weight->data + row * weight->row_bytes;
     const float *rows = scratch;
+    if (m->n_tok == 1) prefetch_panel(weight, panel + 1);
     if (weight->type->id == PN_QTYPE_F32) {
         rows = (const float *)(const void *)src;
     } else {

@@ -29,6 +29,7 @@ static pn_status bind(pn_jrun *run, const pn_jfunction *function, const pn_jargs
     pn_str name;
     bool optional;
     size_t n = 0, n_used = 0;
+    PN_TRY(pn_jrun_charge(run, args->n_keywords));
     for (; next_param(&params, &name, &optional); n++) {
         bound[n] = (pn_jvalue){.type = PN_J_ABSENT};
         if (n < args->n_positional) bound[n] = args->positional[n];
@@ -67,7 +68,7 @@ pn_status pn_jfunction_call(pn_jrun *run, const pn_jfunction *function, const pn
 
 pn_status pn_jmacro_make(pn_jrun *run, const pn_jmacro_def *def, pn_jvalue *out) {
     pn_jmacro *macro = pn_jrun_alloc(run, 1, sizeof *macro);
-    if (!macro) return run->status;
+    if (!macro) return pn_jrun_failed(run);
     *macro = (pn_jmacro){.def = def, .scope = run->scope};
     for (pn_jscope *scope = run->scope; scope && !scope->captured; scope = scope->parent)
         scope->captured = true;
@@ -116,6 +117,7 @@ static pn_status given_param(pn_jrun *run, const pn_jmacro_def *def, const pn_ja
                              pn_jvalue *out) {
     pn_str name = def->params.items[i]->u.name;
     size_t keyword = find_keyword(args, name);
+    PN_TRY(pn_jrun_charge(run, args->n_keywords / 16));
     if (i >= args->n_positional) {
         *out = keyword < args->n_keywords ? args->values[keyword] : (pn_jvalue){.type = PN_J_ABSENT};
         return PN_OK;
@@ -161,10 +163,11 @@ static pn_status bind_varargs(pn_jrun *run, const pn_jmacro_def *def, const pn_j
 
 static pn_status bind_kwargs(pn_jrun *run, const pn_jmacro_def *def, const pn_jargs *args) {
     pn_jdict *rest = pn_jrun_alloc(run, 1, sizeof *rest);
-    if (!rest) return run->status;
+    if (!rest) return pn_jrun_failed(run);
     for (size_t i = 0; i < args->n_keywords; i++) {
         pn_str name = args->names[i];
         bool is_caller = def->uses_caller && pn_str_equal(name, PN_STR("caller"));
+        PN_TRY(pn_jrun_charge(run, def->params.n / 16));
         if (has_param(def, name) || is_caller) continue;
         if (!def->uses_kwargs)
             return pn_jrun_fail(run, "macro '%.*s' takes no keyword argument '%.*s'", (int)def->name.len,
@@ -185,7 +188,7 @@ static pn_status bind_caller(pn_jrun *run, const pn_jmacro_def *def, const pn_ja
 static pn_status call_macro(pn_jrun *run, const pn_jmacro *macro, const pn_jargs *args, pn_jvalue *out) {
     const pn_jmacro_def *def = macro->def;
     pn_jscope *saved = run->scope, *scope = pn_jscope_make(run, macro->scope);
-    if (!scope) return run->status;
+    if (!scope) return pn_jrun_failed(run);
     run->scope = scope;
     PN_TRY(bind_caller(run, def, args));
     PN_TRY(bind_kwargs(run, def, args));

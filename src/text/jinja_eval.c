@@ -4,7 +4,8 @@
 #include "text/jinja_print.h"
 
 static pn_status eval_name(pn_jrun *run, const pn_jnode *node, pn_jvalue *out) {
-    const pn_jvalue *found = pn_jscope_find(run->scope, node->u.name);
+    const pn_jvalue *found;
+    PN_TRY(pn_jscope_find(run, node->u.name, &found));
     const pn_jfunction *global = found ? NULL : pn_jglobal_find(node->u.name);
     if (found)
         *out = *found;
@@ -17,7 +18,7 @@ static pn_status eval_name(pn_jrun *run, const pn_jnode *node, pn_jvalue *out) {
 
 static pn_status eval_items(pn_jrun *run, const pn_jnodes *nodes, pn_jvalue **out) {
     pn_jvalue *items = pn_jrun_alloc(run, nodes->n, sizeof *items);
-    if (!items) return run->status;
+    if (!items) return pn_jrun_failed(run);
     for (size_t i = 0; i < nodes->n; i++)
         PN_TRY(pn_jeval(run, nodes->items[i], &items[i]));
     *out = items;
@@ -33,7 +34,7 @@ static pn_status eval_sequence(pn_jrun *run, const pn_jnode *node, pn_jvalue *ou
 
 static pn_status eval_dict(pn_jrun *run, const pn_jnode *node, pn_jvalue *out) {
     pn_jdict *dict = pn_jrun_alloc(run, 1, sizeof *dict);
-    if (!dict) return run->status;
+    if (!dict) return pn_jrun_failed(run);
     for (size_t i = 0; i < node->u.items.n; i += 2) {
         pn_jvalue key, value;
         PN_TRY(pn_jeval(run, node->u.items.items[i], &key));
@@ -156,7 +157,7 @@ static pn_status eval_keywords(pn_jrun *run, const pn_jcall_args *from, pn_jargs
     size_t n = from->keywords.n, n_more = more.type == PN_J_DICT ? more.u.dict->n : 0;
     pn_str *names = pn_jrun_alloc(run, n + n_more, sizeof *names);
     pn_jvalue *values = names ? pn_jrun_alloc(run, n + n_more, sizeof *values) : NULL;
-    if (!values) return run->status;
+    if (!values) return pn_jrun_failed(run);
     for (size_t i = 0; i < n; i++) {
         names[i] = from->keyword_names[i];
         PN_TRY(pn_jeval(run, from->keywords.items[i], &values[i]));

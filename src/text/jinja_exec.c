@@ -15,6 +15,7 @@ pn_jscope *pn_jscope_make(pn_jrun *run, pn_jscope *parent) {
 }
 
 pn_status pn_jscope_set(pn_jrun *run, pn_jscope *scope, pn_str name, pn_jvalue value) {
+    PN_TRY(pn_jrun_charge(run, scope->n / 16));
     for (size_t i = 0; i < scope->n; i++) {
         if (!pn_str_equal(scope->bindings[i].name, name)) continue;
         scope->bindings[i].value = value;
@@ -23,7 +24,7 @@ pn_status pn_jscope_set(pn_jrun *run, pn_jscope *scope, pn_str name, pn_jvalue v
     if (scope->n == scope->cap) {
         size_t cap = scope->cap ? 2 * scope->cap : 4;
         pn_jbinding *bindings = pn_jrun_alloc(run, cap, sizeof *bindings);
-        if (!bindings) return run->status;
+        if (!bindings) return pn_jrun_failed(run);
         if (scope->n) memcpy(bindings, scope->bindings, scope->n * sizeof *bindings);
         scope->bindings = bindings;
         scope->cap = cap;
@@ -32,11 +33,15 @@ pn_status pn_jscope_set(pn_jrun *run, pn_jscope *scope, pn_str name, pn_jvalue v
     return PN_OK;
 }
 
-const pn_jvalue *pn_jscope_find(const pn_jscope *scope, pn_str name) {
-    for (; scope; scope = scope->parent)
-        for (size_t i = 0; i < scope->n; i++)
-            if (pn_str_equal(scope->bindings[i].name, name)) return &scope->bindings[i].value;
-    return NULL;
+pn_status pn_jscope_find(pn_jrun *run, pn_str name, const pn_jvalue **out) {
+    size_t n_walked = 0;
+    *out = NULL;
+    for (const pn_jscope *scope = run->scope; scope && !*out; scope = scope->parent) {
+        for (size_t i = 0; i < scope->n && !*out; i++)
+            if (pn_str_equal(scope->bindings[i].name, name)) *out = &scope->bindings[i].value;
+        n_walked += scope->n;
+    }
+    return pn_jrun_charge(run, n_walked / 16);
 }
 
 /* ---- assignment ---- */
@@ -90,7 +95,7 @@ static pn_status passes_filter(pn_jrun *run, const pn_jloop *loop, const pn_jval
     if (!loop->filter) return PN_OK;
     pn_jscope *saved = run->scope;
     run->scope = pn_jscope_make(run, loop->outer);
-    if (!run->scope) return run->status;
+    if (!run->scope) return pn_jrun_failed(run);
     pn_jvalue verdict;
     PN_TRY(assign(run, loop->node->u.loop.target, item));
     PN_TRY(pn_jeval(run, loop->filter, &verdict));
@@ -240,7 +245,7 @@ static pn_status run_iteration(pn_jrun *run, pn_jloop *loop) {
 static pn_status run_loop(pn_jrun *run, const pn_jnode *node, pn_jscope *outer, const pn_jvalue *iterable,
                           int64_t depth0) {
     pn_jloop *loop = pn_jrun_alloc(run, 1, sizeof *loop);
-    if (!loop) return run->status;
+    if (!loop) return pn_jrun_failed(run);
     *loop = (pn_jloop){.node = node, .outer = outer, .index0 = -1, .depth0 = depth0, .length = -1};
     loop->filter = node->u.loop.filter;
     PN_TRY(pn_jcursor_open(run, iterable, &loop->cursor));
@@ -255,7 +260,7 @@ static pn_status run_loop(pn_jrun *run, const pn_jnode *node, pn_jscope *outer, 
             run->scope->n = 0; /* no one can see it any more */
         else
             run->scope = pn_jscope_make(run, outer);
-        if (!run->scope) return run->status;
+        if (!run->scope) return pn_jrun_failed(run);
         PN_TRY(run_iteration(run, loop));
         pn_jflow flow = run->flow;
         run->flow = PN_JFLOW_NORMAL;
@@ -264,7 +269,7 @@ static pn_status run_loop(pn_jrun *run, const pn_jnode *node, pn_jscope *outer, 
     }
     if (!completed && node->u.loop.otherwise.n) {
         run->scope = pn_jscope_make(run, outer);
-        if (!run->scope) return run->status;
+        if (!run->scope) return pn_jrun_failed(run);
         PN_TRY(pn_jexec(run, &node->u.loop.otherwise));
     }
     run->scope = saved;
@@ -304,7 +309,7 @@ pn_status pn_jexec_to_string(pn_jrun *run, const pn_jnodes *body, pn_jscope *sco
 
 static pn_status block_to_string(pn_jrun *run, const pn_jnodes *body, pn_jvalue *out) {
     pn_jscope *scope = pn_jscope_make(run, run->scope);
-    return scope ? pn_jexec_to_string(run, body, scope, out) : run->status;
+    return scope ? pn_jexec_to_string(run, body, scope, out) : pn_jrun_failed(run);
 }
 
 static pn_status exec_set(pn_jrun *run, const pn_jnode *node) {
@@ -340,7 +345,7 @@ static pn_status exec_scope(pn_jrun *run, const pn_jnodes *body, pn_jscope *scop
 /* The values are evaluated outside of the new scope. */
 static pn_status exec_with(pn_jrun *run, const pn_jnode *node) {
     pn_jscope *outer = run->scope, *inner = pn_jscope_make(run, outer);
-    if (!inner) return run->status;
+    if (!inner) return pn_jrun_failed(run);
     for (size_t i = 0; i < node->u.block.targets.n; i++) {
         pn_jvalue value;
         PN_TRY(pn_jeval(run, node->u.block.values.items[i], &value));
@@ -353,7 +358,7 @@ static pn_status exec_with(pn_jrun *run, const pn_jnode *node) {
 
 static pn_status exec_generation(pn_jrun *run, const pn_jnode *node) {
     pn_jscope *scope = pn_jscope_make(run, run->scope);
-    return scope ? exec_scope(run, &node->u.block.body, scope) : run->status;
+    return scope ? exec_scope(run, &node->u.block.body, scope) : pn_jrun_failed(run);
 }
 
 static pn_status exec_macro(pn_jrun *run, const pn_jnode *node) {
@@ -372,7 +377,7 @@ static pn_status exec_call_block(pn_jrun *run, const pn_jnode *node) {
     PN_TRY(pn_jeval_args(run, &call->u.call.args, &args));
     pn_str *names = pn_jrun_alloc(run, args.n_keywords + 1, sizeof *names);
     values = names ? pn_jrun_alloc(run, args.n_keywords + 1, sizeof *values) : NULL;
-    if (!values) return run->status;
+    if (!values) return pn_jrun_failed(run);
     for (size_t i = 0; i < args.n_keywords; i++) {
         names[i] = args.names[i];
         values[i] = args.values[i];

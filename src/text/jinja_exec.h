@@ -23,8 +23,8 @@ typedef struct pn_jscope {
 
 pn_jscope *pn_jscope_make(pn_jrun *run, pn_jscope *parent);
 pn_status pn_jscope_set(pn_jrun *run, pn_jscope *scope, pn_str name, pn_jvalue value);
-/* NULL when no scope has it. */
-const pn_jvalue *pn_jscope_find(const pn_jscope *scope, pn_str name);
+/* NULL in *out when no scope has it. Both charge for the names they walk over. */
+pn_status pn_jscope_find(pn_jrun *run, pn_str name, const pn_jvalue **out);
 
 /* What `loop` names in the body of a for. */
 typedef struct pn_jloop {

@@ -17,7 +17,7 @@ static pn_status filter_attr(pn_jrun *run, const pn_jvalue *self, const pn_jargs
     PN_TRY(pn_jarg_str(run, &args->positional[0], "attr()'s name", &name));
     if (self->type == PN_J_DICT) { /* attributes only, no items */
         pn_jdict *empty = pn_jrun_alloc(run, 1, sizeof *empty);
-        if (!empty) return run->status;
+        if (!empty) return pn_jrun_failed(run);
         pn_jvalue bare = {.type = PN_J_DICT, .u.dict = empty};
         return pn_jop_attribute(run, &bare, pn_jstr_bytes(name), out);
     }

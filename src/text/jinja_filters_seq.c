@@ -174,7 +174,7 @@ pn_status pn_jfilter_sort(pn_jrun *run, const pn_jvalue *self, const pn_jargs *a
          sensitive = pn_jarg_truth(&args->positional[1], false);
     PN_TRY(pn_jvalue_collect(run, self, &items));
     pn_jvalue *keys = pn_jrun_alloc(run, items.n, sizeof *keys);
-    if (!keys) return run->status;
+    if (!keys) return pn_jrun_failed(run);
     for (size_t i = 0; i < items.n; i++)
         PN_TRY(make_multi_key(run, &items.items[i], &args->positional[2], sensitive, &keys[i]));
     PN_TRY(pn_jvalue_sort(run, items.items, keys, items.n, reverse));
@@ -195,7 +195,7 @@ pn_status pn_jfilter_dictsort(pn_jrun *run, const pn_jvalue *self, const pn_jarg
     const pn_jdict *dict = self->u.dict;
     pn_jvalue *pairs = pn_jrun_alloc(run, dict->n, sizeof *pairs);
     pn_jvalue *keys = pairs ? pn_jrun_alloc(run, dict->n, sizeof *keys) : NULL;
-    if (!keys) return run->status;
+    if (!keys) return pn_jrun_failed(run);
     for (size_t i = 0; i < dict->n; i++) {
         PN_TRY(pn_jtuple2(run, dict->keys[i], dict->values[i], &pairs[i]));
         keys[i] = by_value ? dict->values[i] : dict->keys[i];
@@ -212,7 +212,7 @@ static pn_status make_group(pn_jrun *run, pn_jvalue grouper, const pn_jvalue *it
     PN_TRY(pn_jseq_make(run, PN_J_LIST, items, n, &list));
     pn_jvalue *pair = pn_jrun_alloc(run, 2, sizeof *pair);
     pn_jseq *seq = pair ? pn_jrun_alloc(run, 1, sizeof *seq) : NULL;
-    if (!seq) return run->status;
+    if (!seq) return pn_jrun_failed(run);
     pair[0] = grouper;
     pair[1] = list;
     *seq = (pn_jseq){.items = pair, .n = 2, .kind = PN_JSEQ_GROUP};
@@ -226,7 +226,7 @@ pn_status pn_jfilter_groupby(pn_jrun *run, const pn_jvalue *self, const pn_jargs
     pn_jlist items, groups = {0};
     PN_TRY(pn_jvalue_collect(run, self, &items));
     pn_jvalue *keys = pn_jrun_alloc(run, items.n, sizeof *keys);
-    if (!keys) return run->status;
+    if (!keys) return pn_jrun_failed(run);
     for (size_t i = 0; i < items.n; i++)
         PN_TRY(make_key(run, &items.items[i], attribute, fallback, sensitive, &keys[i]));
     PN_TRY(pn_jvalue_sort(run, items.items, keys, items.n, false));

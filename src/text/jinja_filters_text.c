@@ -159,7 +159,9 @@ pn_status pn_jfilter_truncate(pn_jrun *run, const pn_jvalue *self, const pn_jarg
     if (pn_jvalue_length(self, &n) && (int64_t)n - length <= leeway) return PN_OK;
     PN_TRY(pn_jarg_str(run, self, "what truncate() is applied to", &s));
     s = pn_jstr_slice(s, 0, pn_jstr_offset(s, (size_t)(length - n_end)));
-    size_t space = pn_jarg_truth(&args->positional[1], false) ? PN_JSTR_NONE : pn_jstr_rfind(s, PN_JSTR(" "));
+    size_t space = PN_JSTR_NONE;
+    bool kill_words = pn_jarg_truth(&args->positional[1], false);
+    if (!kill_words) PN_TRY(pn_jstr_rfind(run, s, PN_JSTR(" "), &space));
     if (space != PN_JSTR_NONE) s = pn_jstr_slice(s, 0, space);
     PN_TRY(pn_jtext_add(run, &text, s));
     PN_TRY(pn_jtext_add(run, &text, end));
@@ -331,7 +333,7 @@ pn_status pn_jfilter_format(pn_jrun *run, const pn_jvalue *self, const pn_jargs 
         return pn_jformat_percent(run, format, &values, out);
     }
     pn_jdict *dict = pn_jrun_alloc(run, 1, sizeof *dict);
-    if (!dict) return run->status;
+    if (!dict) return pn_jrun_failed(run);
     for (size_t i = 0; i < args->n_keywords; i++) {
         pn_jvalue key = pn_jstring(pn_jstr_make(args->names[i].data, args->names[i].len, true));
         PN_TRY(pn_jdict_set(run, dict, key, args->values[i]));
@@ -351,19 +353,20 @@ static pn_status json_indent(pn_jrun *run, const pn_jvalue *indent, pn_jjson_opt
     pn_jtext spaces = {0};
     int64_t width;
     options->pretty = true;
-    options->item_separator = PN_JSTR(",");
+    options->item_separator = pn_jstr_make(",", 1, false);
     if (indent->type == PN_J_STRING) {
         options->indent = indent->u.str;
         return PN_OK;
     }
     PN_TRY(pn_jarg_int(run, indent, "tojson()'s indent", 0, &width));
-    PN_TRY(pn_jtext_add_fill(run, &spaces, PN_JSTR(" "), width > 0 ? (size_t)width : 0));
+    PN_TRY(pn_jtext_add_fill(run, &spaces, pn_jstr_make(" ", 1, false), width > 0 ? (size_t)width : 0));
     return pn_jtext_join(run, &spaces, &options->indent);
 }
 
 pn_status pn_jfilter_tojson(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
     pn_jtext text = {0};
-    pn_jjson_options options = {.item_separator = PN_JSTR(", "), .key_separator = PN_JSTR(": ")};
+    pn_jjson_options options = {.item_separator = pn_jstr_make(", ", 2, false),
+                                .key_separator = pn_jstr_make(": ", 2, false)};
     options.ensure_ascii = pn_jarg_truth(&args->positional[0], false);
     options.sort_keys = pn_jarg_truth(&args->positional[3], false);
     if (pn_jarg_given(&args->positional[1])) PN_TRY(json_indent(run, &args->positional[1], &options));

@@ -73,7 +73,7 @@ static pn_status add_number(pn_jrun *run, pn_jtext *text, field_spec spec, const
     if (!spec.align) spec.align = '>';
     size_t len = strlen(number);
     char *copy = pn_jrun_alloc(run, len, 1);
-    if (!copy) return run->status;
+    if (!copy) return pn_jrun_failed(run);
     memcpy(copy, number, len);
     return add_padded(run, text, &spec, pn_jstr_make(copy, len, true), sign_length(number));
 }

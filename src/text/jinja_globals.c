@@ -64,7 +64,7 @@ static pn_status fill_dict(pn_jrun *run, const pn_jargs *args, pn_jdict *dict) {
 static pn_status global_dict(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
     (void)self;
     pn_jdict *dict = pn_jrun_alloc(run, 1, sizeof *dict);
-    if (!dict) return run->status;
+    if (!dict) return pn_jrun_failed(run);
     PN_TRY(fill_dict(run, args, dict));
     *out = (pn_jvalue){.type = PN_J_DICT, .u.dict = dict};
     return PN_OK;
@@ -73,7 +73,7 @@ static pn_status global_dict(pn_jrun *run, const pn_jvalue *self, const pn_jargs
 static pn_status global_namespace(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
     (void)self;
     pn_jnamespace *ns = pn_jrun_alloc(run, 1, sizeof *ns);
-    if (!ns) return run->status;
+    if (!ns) return pn_jrun_failed(run);
     PN_TRY(fill_dict(run, args, &ns->attributes));
     for (size_t i = 0; i < ns->attributes.n; i++) {
         const pn_jvalue *name = &ns->attributes.keys[i];
@@ -91,7 +91,7 @@ static pn_status global_cycler(pn_jrun *run, const pn_jvalue *self, const pn_jar
         return pn_jrun_fail(run, "at least one item has to be provided");
     PN_TRY(pn_jseq_make(run, PN_J_LIST, args->positional, args->n_positional, &items));
     pn_jcycler *cycler = pn_jrun_alloc(run, 1, sizeof *cycler);
-    if (!cycler) return run->status;
+    if (!cycler) return pn_jrun_failed(run);
     cycler->items = items.u.seq;
     *out = (pn_jvalue){.type = PN_J_CYCLER, .u.cycler = cycler};
     return PN_OK;
@@ -100,7 +100,7 @@ static pn_status global_cycler(pn_jrun *run, const pn_jvalue *self, const pn_jar
 static pn_status global_joiner(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
     (void)self;
     pn_jjoiner *joiner = pn_jrun_alloc(run, 1, sizeof *joiner);
-    if (!joiner) return run->status;
+    if (!joiner) return pn_jrun_failed(run);
     joiner->separator = PN_JSTR(", ");
     if (args->positional[0].type != PN_J_ABSENT)
         PN_TRY(pn_jvalue_str(run, &args->positional[0], &joiner->separator));
@@ -120,7 +120,7 @@ static pn_status global_raise_exception(pn_jrun *run, const pn_jvalue *self, con
     run->status = pn_fail_at(run->err, PN_ERR_TEMPLATE, run->at, "%.*s (line %zu of the chat template)",
                              message.len < 400 ? (int)message.len : 400, message.data,
                              pn_jinja_line(run->source, run->at));
-    return run->status;
+    return pn_jrun_failed(run);
 }
 
 /* strftime in the C locale; out has room for cap bytes. 0 when it does not fit. */
@@ -137,7 +137,7 @@ static size_t format_time(const char *format, const struct tm *tm, char *out, si
 static pn_status prepare_format(pn_jrun *run, pn_jstr format, char **out) {
     size_t len = 0;
     char *copy = pn_jrun_alloc(run, format.len + 1, 6);
-    if (!copy) return run->status;
+    if (!copy) return pn_jrun_failed(run);
     copy[len++] = '|';
     for (size_t i = 0; i < format.len; i++) {
         char c = format.data[i], next = i + 1 < format.len ? format.data[i + 1] : '\0';
@@ -162,7 +162,7 @@ static pn_status global_strftime_now(pn_jrun *run, const pn_jvalue *self, const 
                                      pn_jvalue *out) {
     (void)self;
     pn_jstr format;
-    char *prepared;
+    char *prepared = NULL;
     struct tm tm;
     PN_TRY(pn_jarg_str(run, &args->positional[0], "strftime_now()'s format", &format));
     PN_TRY(prepare_format(run, format, &prepared));
@@ -171,7 +171,7 @@ static pn_status global_strftime_now(pn_jrun *run, const pn_jvalue *self, const 
         return pn_jrun_fail(run, "the time %lld has no date", (long long)now);
     size_t cap = format.len * 16 + 256;
     char *text = pn_jrun_alloc(run, cap, 1);
-    if (!text) return run->status;
+    if (!text) return pn_jrun_failed(run);
     size_t n = format_time(prepared, &tm, text, cap);
     if (n == 0) return pn_jrun_fail(run, "strftime_now()'s result is too long");
     *out = pn_jstring(pn_jstr_make(text + 1, n - 1, true));

@@ -61,7 +61,7 @@ static pn_status method_dict_get(pn_jrun *run, const pn_jvalue *self, const pn_j
 static pn_status make_view(pn_jrun *run, const pn_jvalue *items, size_t n, pn_jseq_kind kind,
                            pn_jvalue *out) {
     pn_jseq *seq = pn_jrun_alloc(run, 1, sizeof *seq);
-    if (!seq) return run->status;
+    if (!seq) return pn_jrun_failed(run);
     *seq = (pn_jseq){.items = items, .n = n, .kind = kind};
     *out = (pn_jvalue){.type = PN_J_VIEW, .u.seq = seq};
     return PN_OK;
@@ -83,7 +83,7 @@ static pn_status method_dict_items(pn_jrun *run, const pn_jvalue *self, const pn
     (void)args;
     const pn_jdict *dict = self->u.dict;
     pn_jvalue *pairs = pn_jrun_alloc(run, dict->n, sizeof *pairs);
-    if (!pairs) return run->status;
+    if (!pairs) return pn_jrun_failed(run);
     PN_TRY(pn_jrun_charge(run, dict->n / 4));
     for (size_t i = 0; i < dict->n; i++)
         PN_TRY(pn_jtuple2(run, dict->keys[i], dict->values[i], &pairs[i]));

@@ -67,9 +67,9 @@ static pn_status split_at(pn_jrun *run, pn_jstr s, pn_jstr separator, int64_t ma
 /* The parts come last first. */
 static pn_status rsplit_at(pn_jrun *run, pn_jstr s, pn_jstr separator, int64_t max, pn_jlist *parts) {
     for (; max != 0; max--) {
-        size_t at = pn_jstr_rfind(s, separator);
+        size_t at;
+        PN_TRY(pn_jstr_rfind(run, s, separator, &at));
         if (at == PN_JSTR_NONE) break;
-        PN_TRY(pn_jrun_charge_bytes(run, s.len - at));
         PN_TRY(pn_jlist_add(run, parts, pn_jstring(pn_jstr_slice(s, at + separator.len, s.len))));
         s = pn_jstr_slice(s, 0, at);
     }
@@ -173,9 +173,10 @@ static pn_status partition(pn_jrun *run, const pn_jvalue *self, const pn_jargs *
     PN_TRY(pn_jarg_str(run, &args->positional[0], "partition()'s separator", &separator));
     if (separator.len == 0) return pn_jrun_fail(run, "empty separator");
     PN_TRY(pn_jrun_charge_bytes(run, s.len));
-    size_t at = last ? pn_jstr_rfind(s, separator) : pn_jstr_find(s, separator, 0);
+    size_t at = pn_jstr_find(s, separator, 0);
+    if (last) PN_TRY(pn_jstr_rfind(run, s, separator, &at));
     pn_jvalue *parts = pn_jrun_alloc(run, 3, sizeof *parts);
-    if (!parts) return run->status;
+    if (!parts) return pn_jrun_failed(run);
     parts[0] = parts[1] = parts[2] = pn_jstring(PN_JSTR(""));
     if (at == PN_JSTR_NONE) {
         parts[last ? 2 : 0].u.str = s;
@@ -223,7 +224,8 @@ static pn_status find(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args,
     PN_TRY(pn_jarg_str(run, &args->positional[0], "what is looked for", &needle));
     PN_TRY(window(run, self->u.str, &args->positional[1], &args->positional[2], &part, &before));
     size_t at = PN_JSTR_NONE;
-    if (part.data) at = last ? pn_jstr_rfind(part, needle) : pn_jstr_find(part, needle, 0);
+    if (part.data && last) PN_TRY(pn_jstr_rfind(run, part, needle, &at));
+    if (part.data && !last) at = pn_jstr_find(part, needle, 0);
     if (at == PN_JSTR_NONE && must) return pn_jrun_fail(run, "substring not found");
     *out = pn_jint(at == PN_JSTR_NONE ? -1 : before + (int64_t)pn_jstr_n_chars(pn_jstr_slice(part, 0, at)));
     return PN_OK;

@@ -175,7 +175,7 @@ static pn_status join_strings(pn_jrun *run, const pn_jvalue *left, const pn_jval
 static pn_status join_lists(pn_jrun *run, const pn_jvalue *left, const pn_jvalue *right, pn_jvalue *out) {
     size_t n = left->u.seq->n, n_right = right->u.seq->n;
     pn_jvalue *items = pn_jrun_alloc(run, n + n_right, sizeof *items);
-    if (!items) return run->status;
+    if (!items) return pn_jrun_failed(run);
     PN_TRY(pn_jrun_charge(run, (n + n_right) / 8));
     if (n) memcpy(items, left->u.seq->items, n * sizeof *items);
     if (n_right) memcpy(items + n, right->u.seq->items, n_right * sizeof *items);
@@ -193,7 +193,7 @@ static pn_status repeat(pn_jrun *run, const pn_jvalue *unit, int64_t times, pn_j
     size_t n_items;
     if (__builtin_mul_overflow(unit->u.seq->n, n, &n_items)) n_items = SIZE_MAX;
     pn_jvalue *items = pn_jrun_alloc(run, n_items, sizeof *items);
-    if (!items) return run->status;
+    if (!items) return pn_jrun_failed(run);
     PN_TRY(pn_jrun_charge(run, n_items / 8));
     for (size_t i = 0; i < n_items; i++)
         items[i] = unit->u.seq->items[i % unit->u.seq->n];
@@ -303,7 +303,7 @@ static pn_status own_attribute(pn_jrun *run, const pn_jvalue *object, pn_str nam
     }
     if (!method) return PN_OK;
     pn_jvalue *self = pn_jrun_alloc(run, 1, sizeof *self);
-    if (!self) return run->status;
+    if (!self) return pn_jrun_failed(run);
     *self = *object;
     *out = (pn_jvalue){.type = PN_J_METHOD, .u.method = {method, self}};
     return PN_OK;
@@ -336,10 +336,15 @@ static pn_status item(pn_jrun *run, const pn_jvalue *object, const pn_jvalue *in
     return PN_OK;
 }
 
+static pn_status namespace_attribute(pn_jrun *run, const pn_jvalue *ns, pn_str name, const pn_jvalue **out) {
+    *out = pn_jdict_find_str(&ns->u.ns->attributes, name);
+    return pn_jrun_charge(run, ns->u.ns->attributes.n / 8);
+}
+
 pn_status pn_jop_attribute(pn_jrun *run, const pn_jvalue *object, pn_str name, pn_jvalue *out) {
     if (object->type == PN_J_UNDEFINED) return pn_jundefined_fail(run, object);
     const pn_jvalue *found = NULL;
-    if (object->type == PN_J_NAMESPACE) found = pn_jdict_find_str(&object->u.ns->attributes, name);
+    if (object->type == PN_J_NAMESPACE) PN_TRY(namespace_attribute(run, object, name, &found));
     if (!found) PN_TRY(own_attribute(run, object, name, out));
     if (!found && out->type != PN_J_ABSENT) return PN_OK;
     if (!found && object->type == PN_J_DICT) {
@@ -357,7 +362,7 @@ pn_status pn_jop_subscript(pn_jrun *run, const pn_jvalue *object, const pn_jvalu
     if (index->type == PN_J_STRING) {
         pn_str name = pn_jstr_bytes(index->u.str);
         const pn_jvalue *found = NULL;
-        if (object->type == PN_J_NAMESPACE) found = pn_jdict_find_str(&object->u.ns->attributes, name);
+        if (object->type == PN_J_NAMESPACE) PN_TRY(namespace_attribute(run, object, name, &found));
         if (!found) PN_TRY(own_attribute(run, object, name, out));
         if (found) *out = *found;
         if (out->type == PN_J_ABSENT) *out = pn_jundefined_attribute(object, name);
@@ -420,7 +425,7 @@ static pn_status slice_sequence(pn_jrun *run, const pn_jvalue *object, pn_jrange
     if (range.step == 1 && range.n > 0)
         return pn_jseq_make(run, object->type, items + range.start, (size_t)range.n, out);
     pn_jvalue *taken = pn_jrun_alloc(run, (size_t)range.n, sizeof *taken);
-    if (!taken) return run->status;
+    if (!taken) return pn_jrun_failed(run);
     PN_TRY(pn_jrun_charge(run, (uint64_t)range.n / 8));
     for (int64_t i = 0; i < range.n; i++)
         taken[i] = items[range.start + i * range.step];

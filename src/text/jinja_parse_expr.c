@@ -52,19 +52,23 @@ static pn_jnode *parse_name(pn_jparser *p) {
 static pn_jnode *parse_strings(pn_jparser *p) {
     pn_jnode *node = pn_jparser_node(p, PN_JNODE_CONST, p->current.at);
     if (!node) return NULL;
-    pn_str all = p->current.text;
-    if (!pn_jparser_advance(p)) return NULL;
-    while (p->current.kind == PN_JTOKEN_STRING) {
+    const char *text = p->current.text.data;
+    char *joined = NULL;
+    size_t len = p->current.text.len, cap = 0;
+    while (pn_jparser_advance(p) && p->current.kind == PN_JTOKEN_STRING) {
         pn_str more = p->current.text;
-        char *joined = pn_jparser_alloc(p, all.len + more.len, 1);
-        if (!joined) return NULL;
-        if (all.len) memcpy(joined, all.data, all.len);
-        if (more.len) memcpy(joined + all.len, more.data, more.len);
-        all = (pn_str){joined, all.len + more.len};
-        if (!pn_jparser_advance(p)) return NULL;
+        if (len + more.len > cap) {
+            cap = 2 * (len + more.len);
+            joined = pn_jparser_alloc(p, cap, 1);
+            if (!joined) return NULL;
+            if (len) memcpy(joined, text, len);
+            text = joined;
+        }
+        if (more.len) memcpy(joined + len, more.data, more.len);
+        len += more.len;
     }
-    node->u.constant = pn_jstring(pn_jstr_make(all.data, all.len, true));
-    return node;
+    node->u.constant = pn_jstring(pn_jstr_make(text, len, true));
+    return p->status == PN_OK ? node : NULL;
 }
 
 static pn_jnode *parse_number(pn_jparser *p) {
@@ -332,21 +336,22 @@ static pn_jnode *parse_filters_and_tests(pn_jparser *p, pn_jnode *node) {
 
 /* ---- operators ---- */
 
+static pn_jnode *parse_unary(pn_jparser *p, bool with_filters);
+
+static pn_jnode *parse_signed(pn_jparser *p) {
+    pn_jnode_kind kind = p->current.kind == PN_JTOKEN_SUB ? PN_JNODE_NEGATE : PN_JNODE_PLUS;
+    pn_jnode *node = pn_jparser_node(p, kind, p->current.at);
+    if (!node || !pn_jparser_advance(p) || !pn_jparser_enter(p)) return NULL;
+    node->u.operand = parse_unary(p, false);
+    pn_jparser_leave(p);
+    return node->u.operand ? node : NULL;
+}
+
 /* -a.b|c is (-(a.b))|c. */
 static pn_jnode *parse_unary(pn_jparser *p, bool with_filters) {
-    if (!pn_jparser_enter(p)) return NULL;
-    pn_jtoken_kind kind = p->current.kind;
-    pn_jnode *node;
-    if (kind == PN_JTOKEN_SUB || kind == PN_JTOKEN_ADD) {
-        node = pn_jparser_node(p, kind == PN_JTOKEN_SUB ? PN_JNODE_NEGATE : PN_JNODE_PLUS, p->current.at);
-        if (node && (!pn_jparser_advance(p) || !(node->u.operand = parse_unary(p, false)))) node = NULL;
-    } else {
-        node = parse_primary(p);
-    }
-    node = parse_postfix(p, node);
-    if (with_filters) node = parse_filters_and_tests(p, node);
-    pn_jparser_leave(p);
-    return node;
+    bool has_sign = p->current.kind == PN_JTOKEN_SUB || p->current.kind == PN_JTOKEN_ADD;
+    pn_jnode *node = parse_postfix(p, has_sign ? parse_signed(p) : parse_primary(p));
+    return with_filters ? parse_filters_and_tests(p, node) : node;
 }
 
 static pn_jnode *make_binary(pn_jparser *p, pn_jnode_kind kind, size_t at, pn_joperator op, pn_jnode *left,

@@ -36,6 +36,11 @@ typedef struct pn_jrun {
    level costs at most about 1 KiB of C stack. */
 #define PN_JINJA_MAX_DEPTH 1000
 
+/* The failure that happened; never PN_OK, which lets a compiler see that results are set on PN_OK. */
+static inline pn_status pn_jrun_failed(const pn_jrun *run) {
+    return run->status != PN_OK ? run->status : PN_ERR_MEMORY;
+}
+
 /* n * size zeroed bytes of the arena; NULL with run->status set (PN_ERR_LIMIT, PN_ERR_MEMORY). */
 void *pn_jrun_alloc(pn_jrun *run, size_t n, size_t size);
 

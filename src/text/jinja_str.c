@@ -67,15 +67,23 @@ bool pn_jchar_is_line_end(uint32_t c) {
 size_t pn_jstr_find(pn_jstr s, pn_jstr needle, size_t from) {
     if (from > s.len || needle.len > s.len - from) return PN_JSTR_NONE;
     if (needle.len == 0) return from;
-    const char *hit = memmem(s.data + from, s.len - from, needle.data, needle.len);
+    const char *hit = needle.len == 1 ? memchr(s.data + from, needle.data[0], s.len - from)
+                                      : memmem(s.data + from, s.len - from, needle.data, needle.len);
     return hit ? (size_t)(hit - s.data) : PN_JSTR_NONE;
 }
 
-size_t pn_jstr_rfind(pn_jstr s, pn_jstr needle) {
-    if (needle.len > s.len) return PN_JSTR_NONE;
-    for (size_t at = s.len - needle.len + 1; at-- > 0;)
-        if (needle.len == 0 || memcmp(s.data + at, needle.data, needle.len) == 0) return at;
-    return PN_JSTR_NONE;
+pn_status pn_jstr_rfind(pn_jrun *run, pn_jstr s, pn_jstr needle, size_t *out) {
+    *out = PN_JSTR_NONE;
+    if (needle.len > s.len) return PN_OK;
+    size_t n = s.len - needle.len + 1; /* places where it may begin */
+    for (size_t at = n; at-- > 0;) {
+        if ((n - at) % 1024 == 0) PN_TRY(pn_jrun_charge(run, 32 * (1 + needle.len / 32)));
+        bool begins = needle.len == 0 || s.data[at] == needle.data[0];
+        if (!begins || (needle.len && memcmp(s.data + at, needle.data, needle.len) != 0)) continue;
+        *out = at;
+        return PN_OK;
+    }
+    return PN_OK;
 }
 
 bool pn_jstr_starts(pn_jstr s, pn_jstr prefix) {
@@ -159,7 +167,7 @@ pn_status pn_jstr_map_case(pn_jrun *run, pn_jstr s, pn_jcase how, pn_jstr *out) 
     /* No simple mapping makes a character more than twice as long. */
     char *data = pn_jrun_alloc(run, s.len, 2);
     uint8_t *mask = s.mask ? pn_jrun_alloc(run, s.len, 2) : NULL;
-    if (!data || (s.mask && !mask)) return run->status;
+    if (!data || (s.mask && !mask)) return pn_jrun_failed(run);
     size_t len = 0;
     bool first = true;
     for (size_t i = 0; i < s.len;) {
@@ -222,7 +230,7 @@ pn_status pn_jtext_add(pn_jrun *run, pn_jtext *text, pn_jstr piece) {
         return pn_jrun_fail_with(run, PN_ERR_LIMIT, "the text passes %zu bytes", run->max_text);
     pn_jtext_chunk *chunk = text->last;
     if (!chunk || chunk->n == chunk->cap) chunk = add_chunk(run, text);
-    if (!chunk) return run->status;
+    if (!chunk) return pn_jrun_failed(run);
     chunk->pieces[chunk->n++] = piece;
     text->len += piece.len;
     return PN_OK;
@@ -230,7 +238,7 @@ pn_status pn_jtext_add(pn_jrun *run, pn_jtext *text, pn_jstr piece) {
 
 pn_status pn_jtext_add_copy(pn_jrun *run, pn_jtext *text, const char *data, size_t len, bool trusted) {
     char *copy = pn_jrun_alloc(run, len, 1);
-    if (!copy) return run->status;
+    if (!copy) return pn_jrun_failed(run);
     memcpy(copy, data, len);
     return pn_jtext_add(run, text, pn_jstr_make(copy, len, trusted));
 }
@@ -243,7 +251,7 @@ pn_status pn_jtext_add_fill(pn_jrun *run, pn_jtext *text, pn_jstr unit, size_t n
     PN_TRY(pn_jrun_charge_bytes(run, len));
     char *data = pn_jrun_alloc(run, len, 1);
     uint8_t *mask = unit.mask ? pn_jrun_alloc(run, len, 1) : NULL;
-    if (!data || (unit.mask && !mask)) return run->status;
+    if (!data || (unit.mask && !mask)) return pn_jrun_failed(run);
     for (size_t at = 0; at < len; at += unit.len) {
         memcpy(data + at, unit.data, unit.len);
         if (mask) memcpy(mask + at, unit.mask, unit.len);
@@ -274,7 +282,7 @@ pn_status pn_jtext_join(pn_jrun *run, const pn_jtext *text, pn_jstr *out) {
     PN_TRY(pn_jrun_charge_bytes(run, text->len));
     char *data = pn_jrun_alloc(run, text->len, 1);
     uint8_t *mask = uniform ? NULL : pn_jrun_alloc(run, text->len, 1);
-    if (!data || (!uniform && !mask)) return run->status;
+    if (!data || (!uniform && !mask)) return pn_jrun_failed(run);
     size_t len = 0;
     for (const pn_jtext_chunk *chunk = text->first; chunk; chunk = chunk->next) {
         for (size_t i = 0; i < chunk->n; i++) {

@@ -50,9 +50,11 @@ bool pn_jchar_is_line_end(uint32_t code_point);
 
 /* ---- search and strip ---- */
 
-/* Byte offset of the first (last) occurrence that begins at or after `from`, or PN_JSTR_NONE. */
+/* Byte offset of the first occurrence that begins at or after `from`, or PN_JSTR_NONE. Linear; the caller
+ * charges. */
 size_t pn_jstr_find(pn_jstr s, pn_jstr needle, size_t from);
-size_t pn_jstr_rfind(pn_jstr s, pn_jstr needle);
+/* The last occurrence. Charges what it costs, which is the product of the lengths for hostile ones. */
+pn_status pn_jstr_rfind(pn_jrun *run, pn_jstr s, pn_jstr needle, size_t *out);
 bool pn_jstr_starts(pn_jstr s, pn_jstr prefix);
 bool pn_jstr_ends(pn_jstr s, pn_jstr suffix);
 

@@ -24,7 +24,7 @@ pn_jvalue pn_jundefined_attribute(const pn_jvalue *owner, pn_str name) {
 
 pn_status pn_jseq_make(pn_jrun *run, pn_jtype type, const pn_jvalue *items, size_t n, pn_jvalue *out) {
     pn_jseq *seq = pn_jrun_alloc(run, 1, sizeof *seq);
-    if (!seq) return run->status;
+    if (!seq) return pn_jrun_failed(run);
     *seq = (pn_jseq){.items = items, .n = n};
     *out = (pn_jvalue){.type = type, .u.seq = seq};
     return PN_OK;
@@ -35,7 +35,7 @@ pn_status pn_jiterator_make(pn_jrun *run, const char *python_type, const pn_jval
     pn_jvalue list;
     PN_TRY(pn_jseq_make(run, PN_J_LIST, items, n, &list));
     pn_jiterator *iterator = pn_jrun_alloc(run, 1, sizeof *iterator);
-    if (!iterator) return run->status;
+    if (!iterator) return pn_jrun_failed(run);
     *iterator = (pn_jiterator){.python_type = python_type, .seq = list.u.seq};
     *out = (pn_jvalue){.type = PN_J_ITERATOR, .u.iterator = iterator};
     return PN_OK;
@@ -43,7 +43,7 @@ pn_status pn_jiterator_make(pn_jrun *run, const char *python_type, const pn_jval
 
 pn_status pn_jtuple2(pn_jrun *run, pn_jvalue first, pn_jvalue second, pn_jvalue *out) {
     pn_jvalue *items = pn_jrun_alloc(run, 2, sizeof *items);
-    if (!items) return run->status;
+    if (!items) return pn_jrun_failed(run);
     items[0] = first;
     items[1] = second;
     return pn_jseq_make(run, PN_J_TUPLE, items, 2, out);
@@ -60,7 +60,7 @@ pn_status pn_jlist_add(pn_jrun *run, pn_jlist *list, pn_jvalue value) {
     if (list->n == list->cap) {
         size_t cap = list->cap ? list->cap * 2 : 8;
         pn_jvalue *items = grow(run, list->items, list->n, cap, sizeof *items);
-        if (!items) return run->status;
+        if (!items) return pn_jrun_failed(run);
         list->items = items;
         list->cap = cap;
     }
@@ -92,7 +92,7 @@ static pn_status find_slot(pn_jrun *run, const pn_jdict *dict, const pn_jvalue *
 }
 
 pn_status pn_jdict_find(pn_jrun *run, const pn_jdict *dict, const pn_jvalue *key, const pn_jvalue **out) {
-    size_t i;
+    size_t i = 0;
     PN_TRY(find_slot(run, dict, key, &i));
     *out = i < dict->n ? &dict->values[i] : NULL;
     return PN_OK;
@@ -101,13 +101,13 @@ pn_status pn_jdict_find(pn_jrun *run, const pn_jdict *dict, const pn_jvalue *key
 pn_status pn_jdict_set(pn_jrun *run, pn_jdict *dict, pn_jvalue key, pn_jvalue value) {
     if (!pn_jvalue_is_hashable(&key))
         return pn_jrun_fail(run, "unhashable type: '%s'", pn_jvalue_type_name(&key));
-    size_t i;
+    size_t i = 0;
     PN_TRY(find_slot(run, dict, &key, &i));
     if (i == dict->cap) {
         size_t cap = dict->cap ? dict->cap * 2 : 4;
         pn_jvalue *keys = grow(run, dict->keys, dict->n, cap, sizeof *keys);
         pn_jvalue *values = keys ? grow(run, dict->values, dict->n, cap, sizeof *values) : NULL;
-        if (!values) return run->status;
+        if (!values) return pn_jrun_failed(run);
         dict->keys = keys;
         dict->values = values;
         dict->cap = cap;
@@ -120,7 +120,7 @@ pn_status pn_jdict_set(pn_jrun *run, pn_jdict *dict, pn_jvalue key, pn_jvalue va
 pn_status pn_jdict_copy(pn_jrun *run, const pn_jdict *from, pn_jdict *to) {
     pn_jvalue *keys = grow(run, from->keys, from->n, from->n, sizeof *keys);
     pn_jvalue *values = keys ? grow(run, from->values, from->n, from->n, sizeof *values) : NULL;
-    if (!values) return run->status;
+    if (!values) return pn_jrun_failed(run);
     *to = (pn_jdict){.keys = keys, .values = values, .n = from->n, .cap = from->n};
     return PN_OK;
 }
@@ -251,6 +251,11 @@ bool pn_jvalue_is_hashable(const pn_jvalue *v) {
     return true;
 }
 
+static bool equal_range(pn_jrange a, pn_jrange b) {
+    if (a.n != b.n) return false;
+    return a.n == 0 || (a.start == b.start && (a.n == 1 || a.step == b.step));
+}
+
 bool pn_jvalue_same(const pn_jvalue *a, const pn_jvalue *b) {
     if (a->type != b->type) return false;
     switch (a->type) {
@@ -270,6 +275,8 @@ bool pn_jvalue_same(const pn_jvalue *a, const pn_jvalue *b) {
         return a->u.seq == b->u.seq;
     case PN_J_DICT:
         return a->u.dict == b->u.dict;
+    case PN_J_RANGE:
+        return equal_range(a->u.range, b->u.range);
     case PN_J_ITERATOR:
         return a->u.iterator == b->u.iterator;
     case PN_J_NAMESPACE:
@@ -294,8 +301,8 @@ pn_status pn_jundefined_fail(pn_jrun *run, const pn_jvalue *v) {
     int len = u->name_len < 200 ? (int)u->name_len : 200;
     if (u->is_hint) return pn_jrun_fail(run, "%.*s", len, u->name);
     if (!u->owner) return pn_jrun_fail(run, "'%.*s' is undefined", len, u->name);
-    const char *kind = u->is_element ? "element" : "attribute";
-    return pn_jrun_fail(run, "'%s object' has no %s '%.*s'", u->owner, kind, len, u->name);
+    if (u->is_element) return pn_jrun_fail(run, "%s object has no element %.*s", u->owner, len, u->name);
+    return pn_jrun_fail(run, "'%s object' has no attribute '%.*s'", u->owner, len, u->name);
 }
 
 /* ---- comparing ---- */
@@ -316,11 +323,6 @@ static pn_status equal_dict(pn_jrun *run, const pn_jdict *a, const pn_jdict *b, 
         if (other) PN_TRY(pn_jvalue_equal(run, &a->values[i], other, out));
     }
     return PN_OK;
-}
-
-static bool equal_range(pn_jrange a, pn_jrange b) {
-    if (a.n != b.n) return false;
-    return a.n == 0 || (a.start == b.start && (a.n == 1 || a.step == b.step));
 }
 
 static pn_status equal_deep(pn_jrun *run, const pn_jvalue *a, const pn_jvalue *b, bool *out) {
@@ -352,10 +354,6 @@ pn_status pn_jvalue_equal(pn_jrun *run, const pn_jvalue *a, const pn_jvalue *b, 
     }
     if (a->type == PN_J_UNDEFINED) {
         *out = true;
-        return PN_OK;
-    }
-    if (a->type == PN_J_RANGE) {
-        *out = equal_range(a->u.range, b->u.range);
         return PN_OK;
     }
     PN_TRY(pn_jrun_enter(run));
@@ -482,7 +480,7 @@ static pn_status merge(pn_jrun *run, const sort_pair *from, sort_pair *to, size_
 pn_status pn_jvalue_sort(pn_jrun *run, pn_jvalue *items, pn_jvalue *keys, size_t n, bool reverse) {
     sort_pair *from = pn_jrun_alloc(run, n, sizeof *from);
     sort_pair *to = pn_jrun_alloc(run, n, sizeof *to);
-    if (!from || !to) return run->status;
+    if (!from || !to) return pn_jrun_failed(run);
     for (size_t i = 0; i < n; i++)
         from[i] = (sort_pair){keys[i], items[i]};
     for (size_t width = 1; width < n; width *= 2) {

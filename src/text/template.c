@@ -5,7 +5,9 @@
 #include "text/jinja_eval.h"
 #include "text/jinja_parse.h"
 
-#define MAX_SOURCE_BYTES (4u << 20)
+/* Ten times the longest templates of public models; the tree of a hostile one takes some 50 bytes per byte.
+ */
+#define MAX_SOURCE_BYTES (1u << 20)
 #define DEFAULT_STEPS    10000000u
 #define DEFAULT_BYTES    ((size_t)64 << 20)
 
@@ -61,7 +63,7 @@ static pn_status from_json(pn_jrun *run, const json_t *json, pn_str key, bool tr
 static pn_status from_json_array(pn_jrun *run, const json_t *json, bool trusted, pn_jvalue *out) {
     size_t n = json_array_size(json);
     pn_jvalue *items = pn_jrun_alloc(run, n, sizeof *items);
-    if (!items) return run->status;
+    if (!items) return pn_jrun_failed(run);
     for (size_t i = 0; i < n; i++)
         PN_TRY(from_json(run, json_array_get(json, i), PN_STR(""), trusted, &items[i]));
     return pn_jseq_make(run, PN_J_LIST, items, n, out);
@@ -72,7 +74,7 @@ static pn_status from_json_object(pn_jrun *run, const json_t *json, bool trusted
     pn_jdict *dict = pn_jrun_alloc(run, 1, sizeof *dict);
     pn_jvalue *keys = dict ? pn_jrun_alloc(run, n, sizeof *keys) : NULL;
     pn_jvalue *values = keys ? pn_jrun_alloc(run, n, sizeof *values) : NULL;
-    if (!values) return run->status;
+    if (!values) return pn_jrun_failed(run);
     /* The iterator only reads, but jansson's functions take objects that may be changed. */
     json_t *object = (json_t *)(uintptr_t)json;
     for (void *it = json_object_iter(object); it && i < n; it = json_object_iter_next(object, it), i++) {
@@ -121,7 +123,7 @@ static pn_status define_variables(pn_jrun *run, const json_t *variables, bool tr
     if (!json_is_object(variables)) {
         run->status =
             pn_fail(run->err, PN_ERR_ARGUMENT, "the variables of a chat template must be a JSON object");
-        return run->status;
+        return pn_jrun_failed(run);
     }
     pn_jvalue all;
     PN_TRY(from_json(run, variables, PN_STR(""), trusted, &all));
@@ -175,7 +177,7 @@ static pn_status give_rendering(pn_jstr s, pn_rendering *out, pn_error *err) {
 static pn_status run_template(pn_jrun *run, const pn_template *t, const pn_template_input *input,
                               pn_jvalue *out) {
     pn_jscope *variables = pn_jscope_make(run, NULL);
-    if (!variables) return run->status;
+    if (!variables) return pn_jrun_failed(run);
     run->scope = variables;
     PN_TRY(define_variables(run, input->variables, false));
     PN_TRY(define_variables(run, input->trusted, true));

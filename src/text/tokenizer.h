@@ -27,7 +27,6 @@ typedef struct pn_tokenizer_spec {
     size_t n_merges;
     int32_t bos_id, eos_id, unk_id; /* -1: none */
     bool add_bos, add_space_prefix;
-    bool add_eos; /* as the file says; encode never adds EOS, since what is encoded here goes on */
 } pn_tokenizer_spec;
 
 typedef struct pn_tokenizer pn_tokenizer;

@@ -43,9 +43,9 @@ def environment(library_folder):
 def chat_program(environment, tmp_path_factory):
     """examples/chat.c, built as its first comment says."""
     program = tmp_path_factory.mktemp("example") / "chat"
-    build = 'cc -std=c11 -Wall -Wextra -Werror "$1" $(pkg-config --cflags --libs postern jansson) -o "$2"'
-    # The shell does not honour quoting in what a command substitution gives; eval does.
-    run("sh", "-c", f"eval '{build}'", "sh", ROOT / "examples/chat.c", program, env=environment)
+    # Only eval honours the quoting with which pkg-config keeps the space of our prefix.
+    build = 'eval "cc -std=c11 -Wall -Wextra -Werror \\"\\$1\\" $(pkg-config --cflags --libs postern jansson) -o \\"\\$2\\""'
+    run("sh", "-c", build, "sh", ROOT / "examples/chat.c", program, env=environment)
     return program
 
 

@@ -26,10 +26,7 @@ static const struct real_model {
 
 static pn_model *open_model(const struct real_model *real, int n_threads) {
     const char *path = getenv(real->variable);
-    if (!path || !*path) {
-        print_message("skipped: %s does not name a model file\n", real->variable);
-        return NULL;
-    }
+    if (!path || !*path) return NULL; /* main has said so */
     pn_model *model = NULL;
     pn_model_options options = {.n_threads = n_threads};
     pn_error err;
@@ -225,6 +222,13 @@ static void greedy_text_is_the_reference_text_and_one_in_every_way_of_running(vo
 }
 
 int main(void) {
+    size_t n_named = 0;
+    for (size_t m = 0; m < N_MODELS; m++) {
+        const char *path = getenv(models[m].variable);
+        n_named += path && *path;
+        if (!path || !*path) printf("skipped: %s does not name a model file\n", models[m].variable);
+    }
+    if (n_named == 0) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_match_the_reference),
         cmocka_unit_test(greedy_text_is_the_reference_text_and_one_in_every_way_of_running),
