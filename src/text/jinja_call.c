@@ -133,7 +133,7 @@ static pn_status given_param(pn_jrun *run, const pn_jmacro_def *def, const pn_ja
  * undefined. */
 static pn_status bind_params(pn_jrun *run, const pn_jmacro_def *def, const pn_jargs *args) {
     size_t first_default = def->params.n - def->defaults.n;
-    pn_jvalue value;
+    pn_jvalue value = {.type = PN_J_ABSENT};
     for (size_t i = 0; i < def->params.n; i++) {
         pn_str name = def->params.items[i]->u.name;
         PN_TRY(given_param(run, def, args, i, &value));

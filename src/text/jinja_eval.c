@@ -170,22 +170,18 @@ static pn_status eval_keywords(pn_jrun *run, const pn_jcall_args *from, pn_jargs
 }
 
 pn_status pn_jeval_args(pn_jrun *run, const pn_jcall_args *from, pn_jargs *out) {
-    *out = (pn_jargs){0};
     pn_jvalue *items = NULL;
     if (from->positional.n) PN_TRY(eval_items(run, &from->positional, &items));
-    out->positional = items;
-    out->n_positional = from->positional.n;
+    pn_jlist all = {.items = items, .n = from->positional.n, .cap = from->positional.n};
     if (from->star) {
         pn_jvalue star;
-        pn_jlist more, all = {0};
+        pn_jlist more = {0};
         PN_TRY(pn_jeval(run, from->star, &star));
         PN_TRY(pn_jvalue_collect(run, &star, &more));
-        for (size_t i = 0; i < from->positional.n + more.n; i++)
-            PN_TRY(pn_jlist_add(run, &all,
-                                i < from->positional.n ? items[i] : more.items[i - from->positional.n]));
-        out->positional = all.items;
-        out->n_positional = all.n;
+        for (size_t i = 0; i < more.n; i++)
+            PN_TRY(pn_jlist_add(run, &all, more.items[i]));
     }
+    *out = (pn_jargs){.positional = all.items, .n_positional = all.n};
     return from->keywords.n || from->star_star ? eval_keywords(run, from, out) : PN_OK;
 }
 

@@ -4,7 +4,7 @@
 #include "text/jinja_eval.h"
 #include "text/jinja_print.h"
 
-/* A failure ends the rendering, so functions here restore the scope and the output only on success. */
+/* A failure ends the rendering, so functions here restore the scope only on success. */
 
 /* ---- scopes ---- */
 
@@ -287,8 +287,9 @@ pn_status pn_jloop_recurse(pn_jrun *run, const pn_jloop *loop, const pn_jvalue *
         return pn_jrun_fail(run, "the loop must have the 'recursive' marker to be called recursively");
     pn_jtext text = {0}, *saved_out = run->out;
     run->out = &text;
-    PN_TRY(run_loop(run, loop->node, loop->outer, iterable, loop->depth0 + 1));
+    pn_status status = run_loop(run, loop->node, loop->outer, iterable, loop->depth0 + 1);
     run->out = saved_out;
+    if (status != PN_OK) return status;
     *out = pn_jstring(PN_JSTR(""));
     return pn_jtext_join(run, &text, &out->u.str);
 }
@@ -300,9 +301,10 @@ pn_status pn_jexec_to_string(pn_jrun *run, const pn_jnodes *body, pn_jscope *sco
     pn_jscope *saved_scope = run->scope;
     run->out = &text;
     run->scope = scope;
-    PN_TRY(pn_jexec(run, body));
+    pn_status status = pn_jexec(run, body);
     run->out = saved_out;
     run->scope = saved_scope;
+    if (status != PN_OK) return status;
     *out = pn_jstring(PN_JSTR(""));
     return pn_jtext_join(run, &text, &out->u.str);
 }

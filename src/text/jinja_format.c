@@ -101,10 +101,10 @@ static pn_status add_float(pn_jrun *run, pn_jtext *text, const field_spec *spec,
     bool percent = spec->type == '%';
     format[3] = percent || !spec->type ? 'f' : spec->type;
     if (spec->sign && !signbit(value)) *at++ = spec->sign;
-    snprintf(at, 800, format, precision, percent ? value * 100 : value);
+    int n = snprintf(at, 800, format, precision, percent ? value * 100 : value);
     char *point = strpbrk(at, ","); /* a locale's */
     if (point) *point = '.';
-    if (percent) strcat(at, "%");
+    if (percent) memcpy(at + n, "%", 2);
     if (spec->grouped) group_digits(number);
     return add_number(run, text, *spec, number);
 }

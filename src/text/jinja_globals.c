@@ -11,7 +11,7 @@
 
 /* How many items range(start, stop, step) has; more than MAX_RANGE count as MAX_RANGE + 1. */
 static int64_t range_length(int64_t start, int64_t stop, int64_t step) {
-    if (step > 0 ? start >= stop : start <= stop) return 0;
+    if (step == 0 || (step > 0 ? start >= stop : start <= stop)) return 0;
     uint64_t distance = step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
     uint64_t size = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
     uint64_t n = (distance - 1) / size + 1;

@@ -435,7 +435,7 @@ static pn_status slice_sequence(pn_jrun *run, const pn_jvalue *object, pn_jrange
 pn_status pn_jop_slice(pn_jrun *run, const pn_jvalue *object, const pn_jvalue *begin, const pn_jvalue *end,
                        const pn_jvalue *step, pn_jvalue *out) {
     size_t n;
-    pn_jrange range;
+    pn_jrange range = {0};
     if (object->type == PN_J_UNDEFINED) return pn_jundefined_fail(run, object);
     bool sliced = object->type == PN_J_STRING || object->type == PN_J_RANGE || is_list_or_tuple(object);
     if (!sliced || !pn_jvalue_length(object, &n))

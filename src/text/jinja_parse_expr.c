@@ -57,7 +57,7 @@ static pn_jnode *parse_strings(pn_jparser *p) {
     size_t len = p->current.text.len, cap = 0;
     while (pn_jparser_advance(p) && p->current.kind == PN_JTOKEN_STRING) {
         pn_str more = p->current.text;
-        if (len + more.len > cap) {
+        if (!joined || len + more.len > cap) {
             cap = 2 * (len + more.len);
             joined = pn_jparser_alloc(p, cap, 1);
             if (!joined) return NULL;

@@ -441,7 +441,7 @@ pn_status pn_jcursor_next(pn_jrun *run, pn_jcursor *cursor, pn_jvalue *out, bool
 }
 
 pn_status pn_jvalue_collect(pn_jrun *run, const pn_jvalue *v, pn_jlist *out) {
-    pn_jcursor cursor;
+    pn_jcursor cursor = {0};
     PN_TRY(pn_jcursor_open(run, v, &cursor));
     pn_jlist list = {0};
     for (;;) {
@@ -468,7 +468,7 @@ static pn_status merge(pn_jrun *run, const sort_pair *from, sort_pair *to, size_
     for (size_t i = begin; i < end; i++) {
         bool take_right = left == middle;
         if (!take_right && right < end) {
-            int order;
+            int order = 0;
             PN_TRY(pn_jvalue_compare(run, "<", &from[right].key, &from[left].key, &order));
             take_right = order == (reverse ? 1 : -1);
         }

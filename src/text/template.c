@@ -58,6 +58,11 @@ static bool is_known_role(pn_str key, pn_str value) {
     return false;
 }
 
+/* jansson iterates only over objects that it may change; it does not. */
+static json_t *readable(const json_t *json) {
+    return (json_t *)(uintptr_t)json;
+}
+
 static pn_status from_json(pn_jrun *run, const json_t *json, pn_str key, bool trusted, pn_jvalue *out);
 
 static pn_status from_json_array(pn_jrun *run, const json_t *json, bool trusted, pn_jvalue *out) {
@@ -75,8 +80,7 @@ static pn_status from_json_object(pn_jrun *run, const json_t *json, bool trusted
     pn_jvalue *keys = dict ? pn_jrun_alloc(run, n, sizeof *keys) : NULL;
     pn_jvalue *values = keys ? pn_jrun_alloc(run, n, sizeof *values) : NULL;
     if (!values) return pn_jrun_failed(run);
-    /* The iterator only reads, but jansson's functions take objects that may be changed. */
-    json_t *object = (json_t *)(uintptr_t)json;
+    json_t *object = readable(json);
     for (void *it = json_object_iter(object); it && i < n; it = json_object_iter_next(object, it), i++) {
         pn_str key = pn_str_from(json_object_iter_key(it));
         keys[i] = pn_jstring(pn_jstr_make(key.data, key.len, trusted));
@@ -123,13 +127,15 @@ static pn_status define_variables(pn_jrun *run, const json_t *variables, bool tr
     if (!json_is_object(variables)) {
         run->status =
             pn_fail(run->err, PN_ERR_ARGUMENT, "the variables of a chat template must be a JSON object");
-        return pn_jrun_failed(run);
+        return run->status;
     }
-    pn_jvalue all;
-    PN_TRY(from_json(run, variables, PN_STR(""), trusted, &all));
-    for (size_t i = 0; i < all.u.dict->n; i++)
-        PN_TRY(
-            pn_jscope_set(run, run->scope, pn_jstr_bytes(all.u.dict->keys[i].u.str), all.u.dict->values[i]));
+    json_t *object = readable(variables);
+    for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it)) {
+        pn_str name = pn_str_from(json_object_iter_key(it));
+        pn_jvalue value = pn_jnone();
+        PN_TRY(from_json(run, json_object_iter_value(it), name, trusted, &value));
+        PN_TRY(pn_jscope_set(run, run->scope, name, value));
+    }
     return PN_OK;
 }
 

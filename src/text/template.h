@@ -41,7 +41,7 @@ typedef struct pn_template_input {
     const json_t *variables; /* object: messages, tools, add_generation_prompt, …; borrowed */
     const json_t *trusted; /* object of further variables whose text is as good as the template's: bos_token,
                               eos_token; may be NULL; borrowed */
-    int64_t now; /* Unix time for strftime_now (shown in UTC when set); 0: the system clock, local time */
+    int64_t now;           /* Unix time for strftime_now, in UTC; 0: the system clock, in local time */
     pn_template_limits limits;
 } pn_template_input;
 
