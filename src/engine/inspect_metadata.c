@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/inspect.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

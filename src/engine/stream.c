@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 

@@ -6,9 +6,9 @@
 #include "format/gguf_internal.h"
 
 #include "base/mem.h"
-#include "format/quote.h"
+#include "base/quote.h"
+#include "base/utf8.h"
 #include "quant/qtype.h"
-#include "text/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

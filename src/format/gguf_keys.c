@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed reads of GGUF keys. */
+#include "base/quote.h"
 #include "format/gguf_internal.h"
-#include "format/quote.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "format/gguf_internal.h"
 
 #include "base/mem.h"
-#include "format/quote.h"
+#include "base/quote.h"
 
 #include <stdio.h>
 

@@ -18,8 +18,8 @@ static void add_bias(const pn_matmul_job *job, size_t row, size_t n_row, size_t 
             job->out[t * job->weight->n_row + r] += job->bias[r];
 }
 
-/* Asks for the bytes of the next panel while this one is multiplied: a single linear stream with pauses in it does not keep
-   the core's own prefetchers ahead. */
+/* Asks for the bytes of the next panel while this one is multiplied: a single linear stream with pauses in it
+   does not keep the core's own prefetchers ahead. */
 static void prefetch_panel(const pn_weight *weight, size_t panel) {
     size_t row = panel * PN_PANEL_ROWS, n_row = weight->n_row > row ? weight->n_row - row : 0;
     if (n_row > PN_PANEL_ROWS) n_row = PN_PANEL_ROWS;

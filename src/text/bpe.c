@@ -2,7 +2,8 @@
 #include "text/bpe.h"
 
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "base/quote.h"
+#include "base/utf8.h"
 
 /* Most bytes a word may have to be looked up as it stands. Longer tokens exist in no vocabulary known. */
 #define MAX_WHOLE_WORD 256
@@ -71,7 +72,7 @@ static uint64_t pair_of(int32_t left, int32_t right) {
 }
 
 static pn_status fail_merge(size_t index, pn_str merge, const char *what, pn_error *err) {
-    return pn_fail(err, PN_ERR_FORMAT, "merge %zu, \"%s\": %s", index, pn_show_piece(merge).text, what);
+    return pn_fail(err, PN_ERR_FORMAT, "merge %zu, \"%s\": %s", index, pn_quote(merge).text, what);
 }
 
 /* `joined` has room for the longest piece. */

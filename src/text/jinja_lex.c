@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/jinja_lex.h"
 
+#include "base/utf8.h"
 #include "text/jinja_run.h"
 #include "text/jinja_str.h"
-#include "text/utf8.h"
 
 #include <locale.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/jinja_str.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <utf8proc.h>
 

@@ -3,6 +3,7 @@
 #include "text/pretok.h"
 
 #include "base/mem.h"
+#include "base/quote.h"
 #include "text/vocab.h"
 
 #include <pcre2.h>
@@ -139,8 +140,8 @@ static pn_status fail_unknown(pn_str name, pn_error *err) {
     size_t at = 0;
     for (size_t i = 0; i < N_RECIPES && at < sizeof known; i++)
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", recipes[i].name);
-    return pn_fail(err, PN_ERR_UNSUPPORTED, "unknown pre-tokenizer \"%s\"; known are %s",
-                   pn_show_piece(name).text, known);
+    return pn_fail(err, PN_ERR_UNSUPPORTED, "unknown pre-tokenizer \"%s\"; known are %s", pn_quote(name).text,
+                   known);
 }
 
 static pn_status compile_step(pn_pretok *p, pcre2_compile_context *context, pn_error *err) {

@@ -2,7 +2,8 @@
 #include "text/spm.h"
 
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "base/quote.h"
+#include "base/utf8.h"
 
 #include <math.h>
 
@@ -51,7 +52,7 @@ static pn_status find_bytes(pn_spm *spm, bool by_spelling, pn_error *err) {
         if (byte < 0 && by_spelling) continue;
         if (byte < 0)
             return pn_fail(err, PN_ERR_FORMAT, "the byte token %d is spelled \"%s\", expected \"<0xNN>\"", id,
-                           pn_show_piece(piece).text);
+                           pn_quote(piece).text);
         if (spm->byte_ids[byte] >= 0) continue;
         spm->byte_ids[byte] = id;
         n_found++;

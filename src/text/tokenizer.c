@@ -4,6 +4,7 @@
 #include "text/tokenizer.h"
 
 #include "base/mem.h"
+#include "base/quote.h"
 #include "text/bpe.h"
 #include "text/special.h"
 #include "text/spm.h"
@@ -75,7 +76,7 @@ static pn_status init(pn_tokenizer *tok, const pn_tokenizer_spec *spec, pn_error
     tok->is_spm = pn_str_equal(spec->model, PN_STR("llama"));
     if (!tok->is_spm && !pn_str_equal(spec->model, PN_STR("gpt2")))
         return pn_fail(err, PN_ERR_UNSUPPORTED, "unknown tokenizer model \"%s\"; known are gpt2, llama",
-                       pn_show_piece(spec->model).text);
+                       pn_quote(spec->model).text);
     PN_TRY(check_id(spec, "BOS", spec->bos_id, err));
     PN_TRY(check_id(spec, "EOS", spec->eos_id, err));
     PN_TRY(check_id(spec, "unknown", spec->unk_id, err));

@@ -3,8 +3,6 @@
 
 #include "base/mem.h"
 
-#include <stdio.h>
-
 /* Far above any real vocabulary; keeps ids positive and table sizes from overflowing. */
 #define MAX_TOKENS ((size_t)1 << 26)
 
@@ -114,21 +112,6 @@ void pn_vocab_done(pn_vocab *vocab) {
     pn_free(vocab->kinds);
     pn_free(vocab->slots);
     *vocab = (pn_vocab){0};
-}
-
-pn_shown pn_show_piece(pn_str piece) {
-    pn_shown shown = {{0}};
-    size_t at = 0;
-    for (size_t i = 0; i < piece.len; i++) {
-        uint8_t byte = (uint8_t)piece.data[i];
-        if (at + sizeof "\\xNN..." > sizeof shown.text) {
-            memcpy(shown.text + at, "...", 4);
-            break;
-        }
-        bool plain = byte >= 0x20 && byte < 0x7F;
-        at += (size_t)snprintf(shown.text + at, sizeof shown.text - at, plain ? "%c" : "\\x%02X", byte);
-    }
-    return shown;
 }
 
 void pn_token_list_push(pn_token_list *list, int32_t id) {

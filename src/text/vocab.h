@@ -33,13 +33,6 @@ static inline pn_token_kind pn_vocab_kind(const pn_vocab *vocab, int32_t id) {
     return (pn_token_kind)vocab->kinds[id];
 }
 
-/* A piece made fit for a message: bytes outside printable ASCII as \xNN, cut short with "..." when it is
- * long. */
-typedef struct pn_shown {
-    char text[96]; /* NUL-terminated */
-} pn_shown;
-pn_shown pn_show_piece(pn_str piece);
-
 /* Token ids in the order of the text. The first push that cannot allocate sticks in `failed`; check once at
  * the end. */
 typedef struct pn_token_list {

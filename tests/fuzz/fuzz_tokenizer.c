@@ -4,8 +4,8 @@
    merge. Whatever the input, encode must give ids of the vocabulary, control tokens only where they are
    trusted, and decode the text again. */
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 #include <stdlib.h>
 

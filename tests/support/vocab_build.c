@@ -4,7 +4,7 @@
 #include "support/check.h"
 
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
 

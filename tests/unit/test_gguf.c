@@ -2,8 +2,8 @@
 /* The GGUF reader on sound files, and on each fault by name. */
 #include "support/gguf_build.h"
 
+#include "base/quote.h"
 #include "format/name_index.h"
-#include "format/quote.h"
 
 #include <math.h>
 #include <setjmp.h>

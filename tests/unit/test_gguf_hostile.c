@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/check.h"
 
+#include "base/utf8.h"
 #include "engine/engine.h"
-#include "text/utf8.h"
 
 struct received {
     pn_buf text;

@@ -26,7 +26,7 @@ static void unknown_names_are_refused(void **state) {
     f->spec.model = PN_STR("t5");
     expect_failure(f, PN_ERR_UNSUPPORTED, "gpt2, llama");
     f = vb_byte_level("my\npre");
-    expect_failure(f, PN_ERR_UNSUPPORTED, "\"my\\x0Apre\"; known are gpt-2");
+    expect_failure(f, PN_ERR_UNSUPPORTED, "\"my\\x0apre\"; known are gpt-2");
     f = vb_byte_level("");
     expect_failure(f, PN_ERR_UNSUPPORTED, "smollm");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/check.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static void every_code_point_survives(void **state) {
     (void)state;

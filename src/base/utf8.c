@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* What a lead byte promises (Unicode standard, table 3-7): only the second byte has a range of its own. */
 typedef struct lead {

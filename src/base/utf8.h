@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8, strictly (RFC 3629: no surrogates, no overlong forms, at most U+10FFFF). */
-#ifndef PN_TEXT_UTF8_H
-#define PN_TEXT_UTF8_H
+#ifndef PN_BASE_UTF8_H
+#define PN_BASE_UTF8_H
 
 #include "base/slice.h"
 

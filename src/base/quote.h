@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text from a file made fit for a message: one line, printable, of bounded length. */
-#ifndef PN_FORMAT_QUOTE_H
-#define PN_FORMAT_QUOTE_H
+#ifndef PN_BASE_QUOTE_H
+#define PN_BASE_QUOTE_H
 
 #include "base/slice.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "format/quote.h"
+#include "base/quote.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
 
