@@ -184,10 +184,11 @@ static void print_json(const bench *b) {
                                                           prefill_json(b, m), "decode", decode_json(b, m))));
     }
     json_t *object = json_need(json_pack(
-        "{s:o, s:i, s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:f}", "model", json_from_text(name, strlen(name)),
-        "threads", b->runner.info.n_threads, "repeat", b->args->repeat, "prefill",
-        prefill_json(b, b->results), "decode", decode_json(b, b->results), "memory", "weights_bytes",
-        (json_int_t)b->runner.info.weights_bytes, "kv_bytes", (json_int_t)b->stats.kv_bytes, "scratch_bytes",
+        "{s:o, s:i, s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:f}", "model",
+        json_from_text(name, strlen(name)), "threads", b->runner.info.n_threads, "repeat", b->args->repeat,
+        "prefill", prefill_json(b, b->results), "decode", decode_json(b, b->results), "memory",
+        "weights_bytes", (json_int_t)b->runner.info.weights_bytes, "tables_bytes",
+        (json_int_t)b->runner.info.tables_bytes, "kv_bytes", (json_int_t)b->stats.kv_bytes, "scratch_bytes",
         (json_int_t)b->stats.scratch_bytes, "peak_rss_bytes", (json_int_t)b->peak_rss_bytes, "load_ms",
         b->runner.load_seconds * 1e3));
     if (b->n_results > 1) json_object_set(object, "depths", depths);
@@ -201,7 +202,8 @@ static void print_row(const char *what, int depth, int tokens, const spread *rat
 }
 
 static void print_table(const bench *b) {
-    char weights[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX], rss[TERM_BYTES_MAX];
+    char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX],
+        rss[TERM_BYTES_MAX];
     const char *name = runner_name(&b->runner);
     term_print_escaped(stdout, name, strlen(name));
     printf(", %d %s, median of %d\n\n", b->runner.info.n_threads,
@@ -219,10 +221,10 @@ static void print_table(const bench *b) {
         printf(" %.0f%% of the bandwidth: %.1f of %.1f GB/s, %s per token\n", share * 100, gb_per_s(m),
                b->bandwidth_gb_s, term_bytes(m->bytes_per_token, weights));
     }
-    printf("\nmemory   weights %s, KV %s, scratch %s; peak resident %s\nload     %.0f ms\n",
-           term_bytes(b->runner.info.weights_bytes, weights), term_bytes(b->stats.kv_bytes, kv),
-           term_bytes(b->stats.scratch_bytes, scratch), term_bytes(b->peak_rss_bytes, rss),
-           b->runner.load_seconds * 1e3);
+    printf("\nmemory   weights %s, tables %s, KV %s, scratch %s; peak resident %s\nload     %.0f ms\n",
+           term_bytes(b->runner.info.weights_bytes, weights), term_bytes(b->runner.info.tables_bytes, tables),
+           term_bytes(b->stats.kv_bytes, kv), term_bytes(b->stats.scratch_bytes, scratch),
+           term_bytes(b->peak_rss_bytes, rss), b->runner.load_seconds * 1e3);
 }
 
 static pn_status measure_all(bench *b, pn_error *err) {

@@ -31,16 +31,18 @@ const char *runner_name(const runner *r) {
 }
 
 static void print_plan(const runner *r, int n_ctx, uint64_t kv_bytes, uint64_t scratch_bytes) {
-    char weights[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX], total[TERM_BYTES_MAX];
+    char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX],
+        total[TERM_BYTES_MAX];
     const char *name = runner_name(r);
     fputs(term_dim(stderr), stderr);
     term_print_shortened(stderr, name, strlen(name), 40);
-    fprintf(stderr, ": %d %s; memory: weights %s + KV at most %s", r->info.n_threads,
+    fprintf(stderr, ": %d %s; memory: weights %s + tables %s + KV at most %s", r->info.n_threads,
             r->info.n_threads == 1 ? "thread" : "threads", term_bytes(r->info.weights_bytes, weights),
-            term_bytes(kv_bytes, kv));
+            term_bytes(r->info.tables_bytes, tables), term_bytes(kv_bytes, kv));
     if (n_ctx > 0) fprintf(stderr, " (%d tokens)", n_ctx);
     fprintf(stderr, " + scratch %s = %s%s\n", term_bytes(scratch_bytes, scratch),
-            term_bytes(r->info.weights_bytes + kv_bytes + scratch_bytes, total), term_plain(stderr));
+            term_bytes(r->info.weights_bytes + r->info.tables_bytes + kv_bytes + scratch_bytes, total),
+            term_plain(stderr));
 }
 
 /* The context that the library takes when none is asked for; postern.h, pn_session_options. */
@@ -147,7 +149,7 @@ double runner_decode_rate(const pn_generate_result *result) {
 }
 
 void runner_print_stats(const runner *r, const pn_generate_result *result) {
-    char weights[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX];
+    char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX];
     pn_session_stats stats;
     pn_session_get_stats(r->session, &stats);
     fflush(stdout);
@@ -157,7 +159,8 @@ void runner_print_stats(const runner *r, const pn_generate_result *result) {
             result->ttft_seconds * 1e3);
     fprintf(stderr, "decode   %zu tokens, %.1f tok/s\n", result->tokens.n, runner_decode_rate(result));
     fprintf(stderr, "context  %zu of %d tokens\n", stats.n_tokens, stats.n_ctx);
-    fprintf(stderr, "memory   weights %s, KV %s, scratch %s\n", term_bytes(r->info.weights_bytes, weights),
+    fprintf(stderr, "memory   weights %s, tables %s, KV %s, scratch %s\n",
+            term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
             term_bytes(stats.kv_bytes, kv), term_bytes(stats.scratch_bytes, scratch));
     fprintf(stderr, "seed     %llu%s\n", (unsigned long long)result->seed, term_plain(stderr));
 }

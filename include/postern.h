@@ -96,6 +96,7 @@ typedef struct pn_model_info {
     bool has_chat_template; /* false: a plain default is used, or template_note says why the file's own is not
                              */
     const char *template_note;
+    uint64_t tables_bytes;           /* vocabulary, chat template and what else stands beside the weights */
     uint64_t weights_bytes;          /* tensor data, mapped */
     uint64_t decode_bytes_per_token; /* weight bytes that one decoded token reads */
     uint64_t kv_bytes_per_token;     /* at f16, as held; windowed layers read less of it */

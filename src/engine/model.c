@@ -45,6 +45,14 @@ static pn_status fill_info(pn_model *m, pn_error *err) {
     return PN_OK;
 }
 
+/* What opening has added, and the part of the file that is no weight but was read. Something else that the
+   process allocates meanwhile counts in: good enough for a plan. */
+static uint64_t count_tables(const pn_model *m, uint64_t held_before) {
+    uint64_t held = pn_mem_bytes(PN_MEM_OTHER),
+             file = pn_gguf_file_bytes(pn_weights_file(m->decoder->weights));
+    return (held > held_before ? held - held_before : 0) + (file - m->info.weights_bytes);
+}
+
 static pn_status open_decoder(pn_model *m, const char *path, pn_error *err) {
     pn_weights *weights;
     PN_TRY(pn_weights_open(path, &weights, err));
@@ -65,6 +73,7 @@ static pn_status open_text(pn_model *m, pn_error *err) {
 pn_status pn_model_open(const char *path, const pn_model_options *options, pn_model **out, pn_error *err) {
     if (!path || !out)
         return pn_fail(err, PN_ERR_ARGUMENT, "pn_model_open needs a path and a place for the model");
+    uint64_t held = pn_mem_bytes(PN_MEM_OTHER);
     pn_model *m = pn_alloc(PN_MEM_OTHER, 1, sizeof *m);
     if (!m) return pn_fail_memory(err, "model", sizeof *m);
     atomic_init(&m->n_owners, 1);
@@ -79,6 +88,7 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
     }
     PN_TRY_GOTO(status, pn_pool_create(options ? options->n_threads : 0, &m->pool, err), fail);
     PN_TRY_GOTO(status, fill_info(m, err), fail);
+    m->info.tables_bytes = count_tables(m, held);
     *out = m;
     return PN_OK;
 fail:

@@ -52,6 +52,7 @@ class ModelInfo(c.Structure):
         ("eos_id", c.c_int32),
         ("has_chat_template", c.c_bool),
         ("template_note", c.c_char_p),
+        ("tables_bytes", c.c_uint64),
         ("weights_bytes", c.c_uint64),
         ("decode_bytes_per_token", c.c_uint64),
         ("kv_bytes_per_token", c.c_uint64),
