@@ -5,7 +5,6 @@
 .NOTPARALLEL:
 
 PREFIX ?= /usr/local
-export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 help: ## list what can be done
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
