@@ -41,30 +41,19 @@ static void keep_one_line(char *message) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
 }
 
-static pn_status fail_va(pn_error *err, pn_status code, uint64_t position, const char *fmt, va_list args) {
-    if (err) {
-        err->code = code;
-        err->position = position;
-        vsnprintf(err->message, sizeof err->message, fmt, args);
-        keep_one_line(err->message);
-    }
-    return code;
+static void set_va(pn_error *err, pn_status code, uint64_t position, const char *fmt, va_list args) {
+    err->code = code;
+    err->position = position;
+    vsnprintf(err->message, sizeof err->message, fmt, args);
+    keep_one_line(err->message);
 }
 
-pn_status pn_fail(pn_error *err, pn_status code, const char *fmt, ...) {
+void pn_error_set(pn_error *err, pn_status code, uint64_t position, const char *fmt, ...) {
+    if (!err) return;
     va_list args;
     va_start(args, fmt);
-    fail_va(err, code, PN_NO_POSITION, fmt, args);
+    set_va(err, code, position, fmt, args);
     va_end(args);
-    return code;
-}
-
-pn_status pn_fail_at(pn_error *err, pn_status code, uint64_t position, const char *fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    fail_va(err, code, position, fmt, args);
-    va_end(args);
-    return code;
 }
 
 /* Appends as much of text to the message as fits. */
@@ -80,13 +69,8 @@ void pn_error_prefix(pn_error *err, const char *fmt, ...) {
     pn_error old = *err;
     va_list args;
     va_start(args, fmt);
-    fail_va(err, old.code, old.position, fmt, args);
+    set_va(err, old.code, old.position, fmt, args);
     va_end(args);
     append(err, ": ");
     append(err, old.message);
-}
-
-pn_status pn_fail_memory(pn_error *err, const char *what, uint64_t bytes) {
-    return pn_fail(err, PN_ERR_MEMORY, "not enough memory for %s: %llu bytes wanted", what,
-                   (unsigned long long)bytes);
 }

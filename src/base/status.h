@@ -12,20 +12,22 @@
 #define PN_PRINTF(fmt, args)
 #endif
 
-/* Fills err (may be NULL) with code and the formatted one-line message, position PN_NO_POSITION, and returns
- * code. */
-pn_status pn_fail(pn_error *err, pn_status code, const char *fmt, ...) PN_PRINTF(3, 4);
+/* pn_fail fills err (may be NULL) with code and the formatted one-line message, without a position, and is
+   code. pn_fail_at adds the byte position in the input that was being read. Macros, so that the compiler sees
+   that a function that fails so does not return PN_OK. */
+#define pn_fail(err, code, ...) (pn_error_set((err), (code), PN_NO_POSITION, __VA_ARGS__), (pn_status)(code))
+#define pn_fail_at(err, code, position, ...)                                                                 \
+    (pn_error_set((err), (code), (position), __VA_ARGS__), (pn_status)(code))
+void pn_error_set(pn_error *err, pn_status code, uint64_t position, const char *fmt, ...) PN_PRINTF(4, 5);
 
-/* The same with a byte position in the input that was being read. */
-pn_status pn_fail_at(pn_error *err, pn_status code, uint64_t position, const char *fmt, ...) PN_PRINTF(4, 5);
+/* The one failure that every allocating function shares; `what` names the thing, e.g. "token table". */
+#define pn_fail_memory(err, what, bytes)                                                                     \
+    pn_fail((err), PN_ERR_MEMORY, "not enough memory for %s: %llu bytes wanted", (what),                     \
+            (unsigned long long)(bytes))
 
 /* Puts "<fmt>: " before the message that err already holds; for a caller that knows the file or the tensor.
  */
 void pn_error_prefix(pn_error *err, const char *fmt, ...) PN_PRINTF(2, 3);
-
-/* Shorthand for the one failure that every allocating function shares; `what` names the thing, e.g. "token
- * table". */
-pn_status pn_fail_memory(pn_error *err, const char *what, uint64_t bytes);
 
 /* Returns from the calling function when expr is not PN_OK. */
 #define PN_TRY(expr)                                                                                         \

@@ -36,7 +36,7 @@ static uint64_t fixed_bytes(const pn_model *model, size_t n_ctx) {
 
 pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, uint64_t *kv_bytes,
                           uint64_t *scratch_bytes, pn_error *err) {
-    pn_session_options o = {0};
+    pn_session_options o;
     PN_TRY(complete_options(model, options, &o, err));
     pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o.kv_type);
     uint64_t block_bytes, kv, scratch;
@@ -62,7 +62,7 @@ static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *
 
 pn_status pn_session_create(pn_model *model, const pn_session_options *options, pn_session **out,
                             pn_error *err) {
-    pn_session_options o = {0};
+    pn_session_options o;
     PN_TRY(complete_options(model, options, &o, err));
     pn_session *s = pn_alloc(PN_MEM_OTHER, 1, sizeof *s);
     if (!s) return pn_fail_memory(err, "session", sizeof *s);

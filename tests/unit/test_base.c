@@ -31,7 +31,7 @@ static void error_messages_are_cut_not_overrun(void **state) {
     memset(long_name, 'x', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
     pn_error err;
-    pn_fail(&err, PN_ERR_IO, "%s", long_name);
+    assert_int_equal(pn_fail(&err, PN_ERR_IO, "%s", long_name), PN_ERR_IO);
     assert_int_equal(strlen(err.message), sizeof err.message - 1);
     pn_error_prefix(&err, "%s", long_name);
     assert_int_equal(strlen(err.message), sizeof err.message - 1);
