@@ -109,6 +109,8 @@ static pn_status read_settings(const pn_gguf *file, pn_tokenizer_spec *spec, pn_
     PN_TRY(read_id(file, "tokenizer.ggml.unknown_token_id", pieces ? 0 : -1, &spec->unk_id, err));
     PN_TRY(read_id(file, "tokenizer.ggml.bos_token_id", pieces ? 1 : -1, &spec->bos_id, err));
     PN_TRY(read_id(file, "tokenizer.ggml.eos_token_id", pieces ? 2 : -1, &spec->eos_id, err));
+    PN_TRY(read_id(file, "tokenizer.ggml.eot_token_id", -1, &spec->eot_id, err));
+    PN_TRY(read_id(file, "tokenizer.ggml.eom_token_id", -1, &spec->eom_id, err));
     PN_TRY(pn_gguf_get_bool_or(file, "tokenizer.ggml.add_bos_token", wants_bos, &spec->add_bos, err));
     return pn_gguf_get_bool_or(file, "tokenizer.ggml.add_space_prefix", pieces, &spec->add_space_prefix, err);
 }

@@ -47,9 +47,9 @@ struct pn_tokenizer {
     bool is_spm; /* else byte-level BPE */
     pn_bpe bpe;
     pn_spm spm;
-    int32_t bos_id, eos_id;
+    int32_t bos_id;
     bool add_bos, add_space_prefix;
-    int32_t ends[N_END_SPELLINGS + 1];
+    int32_t ends[N_END_SPELLINGS + 3];
     size_t n_ends;
 };
 
@@ -61,14 +61,19 @@ static pn_status check_id(const pn_tokenizer_spec *spec, const char *what, int32
                    spec->n_tokens);
 }
 
-static void find_ends(pn_tokenizer *tok) {
-    if (tok->eos_id >= 0) tok->ends[tok->n_ends++] = tok->eos_id;
+static void add_end(pn_tokenizer *tok, int32_t id) {
+    if (id >= 0 && !pn_tokenizer_is_end(tok, id)) tok->ends[tok->n_ends++] = id;
+}
+
+static void find_ends(pn_tokenizer *tok, const pn_tokenizer_spec *spec) {
+    add_end(tok, spec->eos_id);
+    add_end(tok, spec->eot_id);
+    add_end(tok, spec->eom_id);
     for (size_t i = 0; i < N_END_SPELLINGS; i++) {
         int32_t id = pn_tokenizer_find(tok, pn_str_from(end_spellings[i].spelling));
-        if (id < 0 || id == tok->eos_id) continue;
-        pn_token_kind kind = pn_vocab_kind(&tok->vocab, id);
+        pn_token_kind kind = id < 0 ? PN_TOKEN_NORMAL : pn_vocab_kind(&tok->vocab, id);
         if (kind == PN_TOKEN_CONTROL || (kind == PN_TOKEN_USER_DEFINED && !end_spellings[i].also_markup))
-            tok->ends[tok->n_ends++] = id;
+            add_end(tok, id);
     }
 }
 
@@ -80,6 +85,8 @@ static pn_status init(pn_tokenizer *tok, const pn_tokenizer_spec *spec, pn_error
     PN_TRY(check_id(spec, "BOS", spec->bos_id, err));
     PN_TRY(check_id(spec, "EOS", spec->eos_id, err));
     PN_TRY(check_id(spec, "unknown", spec->unk_id, err));
+    PN_TRY(check_id(spec, "end-of-turn", spec->eot_id, err));
+    PN_TRY(check_id(spec, "end-of-message", spec->eom_id, err));
     PN_TRY(pn_vocab_init(&tok->vocab, spec, err));
     PN_TRY(pn_special_init(&tok->special, &tok->vocab, tok->is_spm, err));
     if (tok->is_spm)
@@ -87,10 +94,9 @@ static pn_status init(pn_tokenizer *tok, const pn_tokenizer_spec *spec, pn_error
     else
         PN_TRY(pn_bpe_init(&tok->bpe, &tok->vocab, spec, err));
     tok->bos_id = spec->bos_id;
-    tok->eos_id = spec->eos_id;
     tok->add_bos = spec->add_bos && spec->bos_id >= 0;
     tok->add_space_prefix = spec->add_space_prefix && tok->is_spm;
-    find_ends(tok);
+    find_ends(tok, spec);
     return PN_OK;
 }
 

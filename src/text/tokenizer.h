@@ -26,6 +26,7 @@ typedef struct pn_tokenizer_spec {
     const pn_str *merges; /* [n_merges] "left right", for "gpt2" */
     size_t n_merges;
     int32_t bos_id, eos_id, unk_id; /* -1: none */
+    int32_t eot_id, eom_id;         /* end of turn, end of message: end generation like EOS; -1: none */
     bool add_bos, add_space_prefix;
 } pn_tokenizer_spec;
 
@@ -79,8 +80,8 @@ int32_t pn_tokenizer_find(const pn_tokenizer *tok, pn_str piece);
 /* The token's own spelling in the vocabulary (borrowed), empty for an id out of range. */
 pn_str pn_tokenizer_piece(const pn_tokenizer *tok, int32_t id);
 pn_token_kind pn_tokenizer_kind(const pn_tokenizer *tok, int32_t id);
-/* Whether generation ends here: the spec's EOS, or a control or user-defined token of a known end-of-turn
-   spelling (<|im_end|>, <end_of_turn>, <|eot_id|>, …; one table). */
+/* Whether generation ends here: EOS, EOT or EOM of the spec, or a control or user-defined token of a known
+   end-of-turn spelling (<|im_end|>, <end_of_turn>, <|eot_id|>, …; one table). */
 bool pn_tokenizer_is_end(const pn_tokenizer *tok, int32_t id);
 
 #endif

@@ -96,6 +96,8 @@ static pn_tokenizer *create(const input *in) {
         .n_merges = in->n_merges,
         .bos_id = in->n ? (int32_t)in->n - 1 : -1,
         .eos_id = -1,
+        .eot_id = -1,
+        .eom_id = -1,
         .unk_id = in->n ? 0 : -1,
         .add_bos = in->settings & 2,
         .add_space_prefix = in->settings & 4,

@@ -36,6 +36,8 @@ static void set_spec(vb_fixture *f, const char *model, const char *pre) {
                                   .merges = f->merges,
                                   .bos_id = -1,
                                   .eos_id = -1,
+                                  .eot_id = -1,
+                                  .eom_id = -1,
                                   .unk_id = -1};
 }
 

@@ -290,13 +290,19 @@ static void ends_are_known_by_spelling_and_kind(void **state) {
             turn = vb_add(f, "<end_of_turn>", PN_TOKEN_CONTROL, 0);
     int32_t eot = vb_add(f, "<|eot_id|>", PN_TOKEN_USER_DEFINED, 0),
             text = vb_add(f, "<|end|>", PN_TOKEN_NORMAL, 0);
-    int32_t tag = vb_add(f, "</s>", PN_TOKEN_USER_DEFINED, 0);
+    int32_t tag = vb_add(f, "</s>", PN_TOKEN_USER_DEFINED, 0),
+            over = vb_add(f, "[over]", PN_TOKEN_CONTROL, 0),
+            pause = vb_add(f, "[pause]", PN_TOKEN_CONTROL, 0);
     f->spec.eos_id = eos;
+    f->spec.eot_id = over;
+    f->spec.eom_id = pause;
     pn_tokenizer *tok = vb_create(f);
     assert_true(pn_tokenizer_is_end(tok, eos));
     assert_true(pn_tokenizer_is_end(tok, END_CONTROL));
     assert_true(pn_tokenizer_is_end(tok, turn));
     assert_true(pn_tokenizer_is_end(tok, eot));
+    assert_true(pn_tokenizer_is_end(tok, over));
+    assert_true(pn_tokenizer_is_end(tok, pause));
     assert_false(pn_tokenizer_is_end(tok, text));
     assert_false(pn_tokenizer_is_end(tok, tag)); /* an HTML tag in Gemma */
     assert_false(pn_tokenizer_is_end(tok, THINK));

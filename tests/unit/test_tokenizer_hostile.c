@@ -43,6 +43,9 @@ static void wrong_vocabularies_are_refused(void **state) {
     f->spec.unk_id = INT32_MAX;
     expect_failure(f, PN_ERR_FORMAT, "unknown");
     f = vb_byte_level("gpt-2");
+    f->spec.eot_id = INT32_MAX;
+    expect_failure(f, PN_ERR_FORMAT, "end-of-turn");
+    f = vb_byte_level("gpt-2");
     f->kinds[7] = 7;
     expect_failure(f, PN_ERR_FORMAT, "token 7");
     f = vb_byte_level("gpt-2");
