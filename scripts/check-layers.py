@@ -19,7 +19,7 @@ from typing import NamedTuple
 # An include points to the same module or to a strictly lower layer, never sideways or up.
 LAYERS = (
     {"base"},
-    {"quant", "text"},
+    {"quant", "template", "text"},
     {"kernels", "format"},
     {"weights", "kv"},
     {"ops"},

@@ -26,6 +26,11 @@ static inline bool pn_str_equal(pn_str a, pn_str b) {
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+/* A range of text [begin, end) in bytes. */
+typedef struct pn_range {
+    size_t begin, end;
+} pn_range;
+
 /* Growing byte buffer. data is NUL-terminated whenever it is not NULL; len does not count that NUL.
    An append that would pass max_len gives PN_ERR_LIMIT, one that cannot allocate PN_ERR_MEMORY; the first
    failure sticks in `status`, frees nothing and makes later appends do nothing, so a writer may check once at

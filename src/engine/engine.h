@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "model/decoder.h"
-#include "text/template.h"
+#include "template/template.h"
 #include "text/tokenizer.h"
 
 #include <stdatomic.h>

@@ -40,11 +40,6 @@ typedef struct pn_tokenizer pn_tokenizer;
 pn_status pn_tokenizer_create(const pn_tokenizer_spec *spec, pn_tokenizer **out, pn_error *err);
 void pn_tokenizer_free(pn_tokenizer *tok);
 
-/* A range of text [begin, end) in bytes. */
-typedef struct pn_range {
-    size_t begin, end;
-} pn_range;
-
 typedef struct pn_encode_options {
     bool add_bos; /* when the spec wants one; not doubled when the trusted text already starts with it */
     /* Control tokens are recognised only where they lie wholly inside one of these ranges (sorted, disjoint;

@@ -3,7 +3,7 @@
    it must end in a rendering whose trusted ranges are in order, or in an error with a message; and the same
    again when some allocation fails, which the first byte picks. */
 #include "base/mem.h"
-#include "text/template.h"
+#include "template/template.h"
 
 #include <stdlib.h>
 

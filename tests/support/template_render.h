@@ -3,7 +3,7 @@
 #ifndef PN_TESTS_TEMPLATE_RENDER_H
 #define PN_TESTS_TEMPLATE_RENDER_H
 
-#include "text/template.h"
+#include "template/template.h"
 
 /* Renders a template of len bytes over variables and trusted given as JSON text (NULL: none). */
 pn_status render_json(const char *source, size_t len, const char *variables, const char *trusted,
