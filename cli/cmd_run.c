@@ -137,6 +137,7 @@ static int read_prompt(const run_args *a, run_input *in) {
     if (path == NULL) return CLI_OK;
     in->one_shot = true;
     int code = cli_read_file(path, &in->prompt);
+    if (code == CLI_OK && !a->raw) cli_text_drop_bom(&in->prompt);
     /* A file's last line ends with a newline that is no part of a chat message; a text to continue is left as
      * is. */
     while (code == CLI_OK && !a->raw && in->prompt.len > 0 &&
@@ -147,9 +148,10 @@ static int read_prompt(const run_args *a, run_input *in) {
 
 static int read_input(const run_args *a, run_input *in) {
     int code = read_prompt(a, in);
-    if (code == CLI_OK && a->system != NULL && a->system[0] == '@')
+    if (code == CLI_OK && a->system != NULL && a->system[0] == '@') {
         code = cli_read_file(a->system + 1, &in->system);
-    else if (code == CLI_OK && a->system != NULL)
+        if (code == CLI_OK) cli_text_drop_bom(&in->system);
+    } else if (code == CLI_OK && a->system != NULL)
         cli_text_append(&in->system, a->system, strlen(a->system));
     if (code == CLI_OK && a->template_path != NULL)
         code = cli_read_source(a->template_path, &in->template_source);

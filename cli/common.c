@@ -128,8 +128,17 @@ int cli_read_file(const char *path, cli_text *out) {
     return code;
 }
 
+void cli_text_drop_bom(cli_text *text) {
+    static const char bom[] = "\xEF\xBB\xBF";
+    size_t len = sizeof bom - 1;
+    if (text->len < len || memcmp(text->data, bom, len) != 0) return;
+    text->len -= len;
+    memmove(text->data, text->data + len, text->len + 1);
+}
+
 int cli_read_source(const char *path, cli_text *out) {
     int code = cli_read_file(path, out);
+    if (code == CLI_OK) cli_text_drop_bom(out);
     if (code == CLI_OK && strlen(out->data) != out->len)
         return cli_error(CLI_FILE, "%s: a NUL byte at %zu; text was expected", path, strlen(out->data));
     return code;

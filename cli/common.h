@@ -50,11 +50,13 @@ typedef struct cli_text {
 } cli_text;
 void cli_text_append(cli_text *text, const char *data, size_t len);
 void cli_text_free(cli_text *text);
+/* Removes the byte order mark that some editors put before UTF-8: it is no part of what was written. */
+void cli_text_drop_bom(cli_text *text);
 
 /* Reads path whole ("-" is standard input), at most 64 MiB. Prints the error and returns CLI_FILE or
  * CLI_LIMIT. */
 int cli_read_file(const char *path, cli_text *out);
-/* The same, and refuses NUL bytes, for what the library wants NUL-terminated. */
+/* The same without a byte order mark, and refuses NUL bytes, for what the library wants NUL-terminated. */
 int cli_read_source(const char *path, cli_text *out);
 
 /* Flushes standard output and reports what could not be written; passes code on when all went well. */

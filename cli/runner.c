@@ -69,14 +69,12 @@ void runner_close(runner *r) {
     *r = (runner){0};
 }
 
-/* A signal handler reaches nothing but globals; they are set only while an answer runs. */
+/* A signal handler reaches nothing but globals; the session is set only while an answer runs. */
 static pn_session *volatile interruptible;
-static volatile sig_atomic_t n_interrupts;
 
 static void on_interrupt(int sig) {
     (void)sig;
-    n_interrupts++;
-    pn_session_cancel(interruptible);
+    if (interruptible) pn_session_cancel(interruptible);
 }
 
 typedef struct stream {
@@ -114,16 +112,11 @@ pn_status runner_answer(runner *r, const pn_tokens *prompt, const pn_generate_op
     if (once) handler.sa_flags |= (int)SA_RESETHAND;
     sigemptyset(&handler.sa_mask);
 
-    n_interrupts = 0;
     interruptible = r->session;
     sigaction(SIGINT, &handler, &old);
     term_progress_begin(&s.progress, "reading the prompt");
     pn_status status = pn_generate(r->session, prompt->ids, prompt->n, &streaming, result, err);
-    if (status == PN_OK && result->finish == PN_FINISH_CANCELLED && n_interrupts == 0 && s.write_errno == 0) {
-        /* A Ctrl-C that came as the answer before this one ended; it was not meant for this one. */
-        pn_generate_result_free(result);
-        status = pn_generate(r->session, prompt->ids, prompt->n, &streaming, result, err);
-    }
+    interruptible = NULL;
     sigaction(SIGINT, &old, NULL);
     term_progress_end(&s.progress);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chat in a screen of code:  cc chat.c $(pkg-config --cflags --libs postern jansson) -o chat && ./chat
- * MODEL.gguf */
+/* A chat in a screen of code:
+     cc chat.c $(pkg-config --cflags --libs postern jansson) -o chat && ./chat MODEL.gguf */
 #include <jansson.h>
 #include <postern.h>
 #include <stdio.h>

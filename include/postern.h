@@ -8,7 +8,9 @@
 
    Conventions: what can fail returns pn_status and fills the optional pn_error; out-parameters are written
    only on success. The library never prints, exits or aborts. Text is UTF-8 with a length, unless it says
-   NUL-terminated. */
+   NUL-terminated. Options structs are zeroed by the caller and then filled; a zero is the default, except in
+   pn_sampling. A model has worker threads, which take no signals; after fork() the child must leave objects
+   of the parent alone. */
 #ifndef POSTERN_H
 #define POSTERN_H
 
@@ -20,6 +22,8 @@
 extern "C" {
 #endif
 
+/* Until 1.0 a minor version may add fields to structs; the library's SOVERSION changes with it. Structs are
+   zeroed by the caller, and zero means the default, except where a field says otherwise. */
 #define PN_VERSION_STRING "0.1.0"
 
 #if defined(__GNUC__)
@@ -80,7 +84,7 @@ typedef struct pn_model_options {
 } pn_model_options;
 
 /* Opens a GGUF file (any shard of a split one) and checks all of it that running needs. options may be NULL.
- */
+   The file stays mapped until the model is gone: replace it by renaming, never by writing into it. */
 PN_API pn_status pn_model_open(const char *path, const pn_model_options *options, pn_model **out,
                                pn_error *err);
 /* One more owner, and one less; the last close frees. Sessions own their model too. Both are thread-safe. */
@@ -92,10 +96,9 @@ typedef struct pn_model_info {
     int n_layer, n_embd, n_head, n_head_kv, head_dim, n_vocab;
     int n_ctx_train;
     int n_threads;
-    int32_t bos_id, eos_id; /* -1 when the file names none */
-    bool has_chat_template; /* false: a plain default is used, or template_note says why the file's own is not
-                             */
-    const char *template_note;
+    int32_t bos_id, eos_id;          /* -1 when the file names none */
+    bool has_chat_template;          /* the file has one that works; otherwise postern uses a default */
+    const char *template_note;       /* why, and which default; "" when has_chat_template. Lives like name */
     uint64_t tables_bytes;           /* vocabulary, chat template and what else stands beside the weights */
     uint64_t weights_bytes;          /* tensor data, mapped */
     uint64_t decode_bytes_per_token; /* weight bytes that one decoded token reads */
@@ -140,7 +143,8 @@ typedef struct pn_chat_options {
     int64_t now;     /* Unix time that strftime_now sees; 0: the system clock */
 } pn_chat_options;
 
-/* Renders messages (JSON array of {"role","content",…} objects, NUL-terminated) by the chat template.
+/* Renders messages (JSON array of {"role","content",…} objects, NUL-terminated) by the chat template. Fields
+   that are null are dropped, a missing content is "", and a content that is a list of text parts is joined.
    PN_ERR_TEMPLATE carries the template's own message, e.g. that roles must alternate. options may be NULL. */
 PN_API pn_status pn_chat_render(const pn_model *model, const char *messages_json,
                                 const pn_chat_options *options, pn_text *out, pn_error *err);
@@ -187,8 +191,8 @@ typedef void (*pn_progress_fn)(void *user, size_t n_done, size_t n_total);
 
 /* Makes the timeline equal to tokens[0..n): keeps the common prefix, drops what differs, computes the rest.
    Afterwards pn_session_logits are those after the last token. n of 0 empties the timeline. PN_ERR_LIMIT when
-   n passes n_ctx; PN_ERR_ARGUMENT for an id outside the vocabulary; PN_ERR_CANCELLED and PN_ERR_MEMORY leave
-   a valid, shorter timeline. */
+   n passes n_ctx and PN_ERR_ARGUMENT for an id outside the vocabulary leave all as it was; PN_ERR_CANCELLED
+   and PN_ERR_MEMORY leave a valid timeline that is a beginning of the tokens. progress may be NULL. */
 PN_API pn_status pn_session_sync(pn_session *session, const int32_t *tokens, size_t n,
                                  pn_progress_fn progress, void *user, pn_error *err);
 
@@ -196,8 +200,9 @@ PN_API pn_status pn_session_sync(pn_session *session, const int32_t *tokens, siz
  */
 PN_API const float *pn_session_logits(const pn_session *session);
 
-/* Makes the running or next sync or generate of this session stop with PN_ERR_CANCELLED at the next token or
-   chunk. Async-signal-safe and callable from any thread. */
+/* Makes the running sync or generate of this session stop at the next layer; when none runs, the next one.
+   Exactly one call takes a cancel, even one that it came too late to shorten. Async-signal-safe, and the one
+   function that other threads may call while a session is used. */
 PN_API void pn_session_cancel(pn_session *session);
 
 /* ---- generation
@@ -205,7 +210,7 @@ PN_API void pn_session_cancel(pn_session *session);
 
 typedef struct pn_logit_bias {
     int32_t id;
-    float bias; /* added to the logit; -INFINITY bans the token */
+    float bias; /* added to the logit; -INFINITY bans the token; +INFINITY is PN_ERR_ARGUMENT */
 } pn_logit_bias;
 
 /* Applied in this order: logit_bias; repeat, frequency and presence penalties over the last penalty_last_n
@@ -223,7 +228,7 @@ typedef struct pn_sampling {
     int penalty_last_n;      /* -1: the whole timeline */
     const pn_logit_bias *logit_bias;
     size_t n_logit_bias;
-    uint64_t seed; /* the same request with the same seed gives the same text, always */
+    uint64_t seed; /* the same request and seed give the same text on one build and kind of CPU */
     bool has_seed; /* false: a fresh seed, reported in pn_generate_result */
 } pn_sampling;
 
@@ -237,8 +242,8 @@ typedef enum pn_finish {
 } pn_finish;
 
 typedef struct pn_generate_options {
-    int max_tokens; /* 0: until the context is full */
-    pn_sampling sampling;
+    int max_tokens;          /* 0: until the context is full */
+    pn_sampling sampling;    /* begin with pn_sampling_default(): all zero is refused */
     const char *const *stop; /* NUL-terminated strings that end the answer and are not part of it */
     size_t n_stop;
     bool ignore_eos; /* go on after an end-of-generation token, for benchmarks */
@@ -255,14 +260,15 @@ typedef struct pn_generate_result {
     pn_finish finish;
     uint64_t seed;
     size_t n_prompt, n_reused;
-    double ttft_seconds;    /* from the call to the first token */
+    double ttft_seconds;    /* from the call to the first token; 0 when there was none */
     double prefill_seconds; /* n_prompt - n_reused tokens */
     double decode_seconds;  /* all tokens after the first */
 } pn_generate_result;
 PN_API void pn_generate_result_free(pn_generate_result *result);
 
 /* Syncs to the prompt, then samples, streams and appends token by token. The session's timeline afterwards is
-   the prompt and the tokens generated, so that the next turn reuses it. An empty prompt is PN_ERR_ARGUMENT.
+   the prompt and the tokens generated (but the last one, unless an end-of-generation token followed it), so
+   that the next turn reuses it. options may be NULL. An empty prompt is PN_ERR_ARGUMENT.
    PN_ERR_NUMERIC when a logit is NaN. Cancelling is no error: the result says so. */
 PN_API pn_status pn_generate(pn_session *session, const int32_t *prompt, size_t n_prompt,
                              const pn_generate_options *options, pn_generate_result *result, pn_error *err);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Mapped files are read as they lie, and may be larger than 4 GiB. */
+_Static_assert(sizeof(size_t) == 8, "postern needs a 64-bit machine");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "postern needs a little-endian machine");
+
 static pn_status fail_errno(pn_error *err, const char *doing, const char *path) {
-    char reason[128];
-    const char *text = strerror_r(errno, reason, sizeof reason);
-    return pn_fail(err, PN_ERR_IO, "cannot %s %s: %s", doing, path, text);
+    return pn_fail(err, PN_ERR_IO, "cannot %s %s: %m", doing, path); /* %m is the text of errno */
 }
 
 static pn_status map_descriptor(int fd, const char *path, pn_map *out, pn_error *err) {

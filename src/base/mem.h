@@ -8,8 +8,7 @@
 #include <stdint.h>
 
 typedef enum pn_mem_kind {
-    PN_MEM_OTHER,   /* tables, tokenizer, templates */
-    PN_MEM_WEIGHTS, /* packed or decoded weights; mapped files are not counted here */
+    PN_MEM_OTHER, /* tables, norms and biases, tokenizer, templates; mapped files are not counted */
     PN_MEM_KV,
     PN_MEM_SCRATCH, /* activations, logits */
     PN_MEM_KIND_COUNT

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #define MAX_THREADS  1024
@@ -115,6 +116,18 @@ static void stop_workers(pn_pool *pool, int n_started) {
         pthread_join(pool->workers[i].thread, NULL);
 }
 
+/* Starts worker i with all signals blocked: they belong to the program's own threads, whose waiting calls
+   they are to interrupt. */
+static bool start_worker(pn_pool *pool, int i) {
+    sigset_t all, old;
+    sigfillset(&all);
+    pool->workers[i] = (struct worker){.pool = pool, .index = i};
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool started = pthread_create(&pool->workers[i].thread, NULL, worker_main, &pool->workers[i]) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return started;
+}
+
 static void destroy(pn_pool *pool) {
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->sleep_mutex);
@@ -140,8 +153,7 @@ pn_status pn_pool_create(int n_threads, pn_pool **out, pn_error *err) {
         return pn_fail_memory(err, "thread pool", (uint64_t)n_threads * sizeof *pool->workers);
     }
     for (int i = 1; i < n_threads; i++) {
-        pool->workers[i] = (struct worker){.pool = pool, .index = i};
-        if (pthread_create(&pool->workers[i].thread, NULL, worker_main, &pool->workers[i]) != 0) {
+        if (!start_worker(pool, i)) {
             stop_workers(pool, i);
             destroy(pool);
             return pn_fail(err, PN_ERR_MEMORY, "cannot start thread %d of %d: ask for fewer threads", i + 1,

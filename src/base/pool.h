@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Persistent workers with a parallel-for over static ranges: who computes what depends only on the counts,
-   never on timing. Waiting threads spin shortly, then yield, then sleep. */
+   never on timing. Waiting threads spin shortly, then yield, then sleep. Workers
+   take no signals. */
 #ifndef PN_BASE_POOL_H
 #define PN_BASE_POOL_H
 

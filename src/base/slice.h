@@ -41,6 +41,8 @@ typedef struct pn_buf {
     pn_status status;
 } pn_buf;
 
+#define PN_BUF_NO_BOUND (SIZE_MAX / 2) /* max_len of a buffer that only memory bounds */
+
 void pn_buf_init(pn_buf *buf, size_t max_len);
 void pn_buf_done(pn_buf *buf);
 void pn_buf_clear(pn_buf *buf); /* len and status back to none, keeps the capacity */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/status.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,11 +43,17 @@ static void keep_one_line(char *message) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
 }
 
+/* What was cut must not end in a part of a character. */
+static void drop_broken_end(char *message) {
+    message[pn_utf8_complete(message, strlen(message))] = '\0';
+}
+
 static void set_va(pn_error *err, pn_status code, uint64_t position, const char *fmt, va_list args) {
     err->code = code;
     err->position = position;
     vsnprintf(err->message, sizeof err->message, fmt, args);
     keep_one_line(err->message);
+    drop_broken_end(err->message);
 }
 
 void pn_error_set(pn_error *err, pn_status code, uint64_t position, const char *fmt, ...) {
@@ -73,4 +81,5 @@ void pn_error_prefix(pn_error *err, const char *fmt, ...) {
     va_end(args);
     append(err, ": ");
     append(err, old.message);
+    drop_broken_end(err->message);
 }

@@ -120,6 +120,8 @@ static pn_status clean_message(json_t *message, size_t index, pn_error *err) {
 static pn_status load_json(const char *text, const char *what, json_t **out, pn_error *err) {
     json_error_t why;
     json_t *value = json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
+    if (!value && json_error_code(&why) == json_error_out_of_memory)
+        return pn_fail_memory(err, what, strlen(text));
     if (!value)
         return pn_fail_at(err, PN_ERR_ARGUMENT, why.position < 0 ? 0 : (uint64_t)why.position,
                           "%s are not valid JSON: %s (line %d, column %d)", what, why.text, why.line,

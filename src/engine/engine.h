@@ -54,7 +54,7 @@ struct pn_session {
 /* session.c: computes one more token, for which kv.n_tokens < n_ctx must leave room. PN_ERR_MEMORY,
  * PN_ERR_CANCELLED. */
 pn_status pn_session_append(pn_session *session, int32_t token, pn_error *err);
-/* True once per pn_session_cancel. */
+/* Takes back a pn_session_cancel; false when there was none. */
 bool pn_session_take_cancel(pn_session *session);
 /* sampler.c: a vocabulary's worth of working memory. */
 typedef struct pn_sampler pn_sampler;

@@ -124,6 +124,7 @@ pn_status pn_generate(pn_session *session, const int32_t *prompt, size_t n_promp
         *result = r;
     else
         pn_text_free(&r.text);
+    pn_session_take_cancel(session); /* one that came as the answer ended anyway was meant for it */
     pn_stream_done(&a.stream);
     pn_free(a.ids);
     return status;

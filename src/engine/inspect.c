@@ -124,7 +124,7 @@ static int append_json(const char *data, size_t len, void *user) {
 
 static pn_status write_json(const json_t *root, pn_text *out, pn_error *err) {
     pn_buf buf;
-    pn_buf_init(&buf, SIZE_MAX / 2);
+    pn_buf_init(&buf, PN_BUF_NO_BOUND);
     pn_text text = {0};
     if (json_dump_callback(root, append_json, &buf, JSON_REAL_PRECISION(15)) == 0)
         text.data = pn_buf_take(&buf, &text.len);

@@ -13,7 +13,7 @@ json_t *pn_inspect_text(pn_str text) {
     if (text.len == 0) return json_string("");
     if (pn_utf8_valid(text.data, text.len)) return json_stringn(text.data, text.len);
     pn_buf clean;
-    pn_buf_init(&clean, SIZE_MAX / 2);
+    pn_buf_init(&clean, PN_BUF_NO_BOUND);
     json_t *json = NULL;
     if (pn_utf8_append_clean(&clean, text.data, text.len) == PN_OK)
         json = json_stringn(clean.data, clean.len);
@@ -95,7 +95,7 @@ static json_t *array_value(const pn_gguf_value *array, bool full) {
 
 static bool add_key(json_t *object, const pn_gguf_value *value, bool full) {
     pn_buf name;
-    pn_buf_init(&name, SIZE_MAX / 2);
+    pn_buf_init(&name, PN_BUF_NO_BOUND);
     bool ok = pn_buf_append(&name, value->key.data, value->key.len) == PN_OK;
     if (ok) {
         json_t *json = value->type == PN_GGUF_ARRAY ? array_value(value, full) : scalar(value);

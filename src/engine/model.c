@@ -19,7 +19,6 @@ static pn_status copy_string(pn_model *m, const char *key, const char **out, pn_
 
 static pn_status fill_info(pn_model *m, pn_error *err) {
     const pn_decoder *d = m->decoder;
-    const pn_gguf *file = pn_weights_file(d->weights);
     pn_model_info *info = &m->info;
     PN_TRY(copy_string(m, "general.architecture", &info->architecture, err));
     PN_TRY(copy_string(m, "general.name", &info->name, err));
@@ -33,8 +32,7 @@ static pn_status fill_info(pn_model *m, pn_error *err) {
     info->n_threads = pn_pool_threads(m->pool);
     info->bos_id = m->roles.bos;
     info->eos_id = m->roles.eos;
-    info->has_chat_template =
-        pn_gguf_find_key(file, "tokenizer.chat_template") && info->template_note[0] == '\0';
+    info->has_chat_template = info->template_note[0] == '\0';
     info->weights_bytes = pn_weights_bytes(d->weights);
     info->decode_bytes_per_token = pn_decoder_bytes_per_token(d);
     pn_kv_shape shape = pn_decoder_kv_shape(d, PN_KV_F16);
@@ -139,12 +137,14 @@ pn_status pn_tokenize(const pn_model *model, const char *text, size_t len, unsig
 pn_status pn_detokenize(const pn_model *model, const int32_t *ids, size_t n, bool with_control, pn_text *out,
                         pn_error *err) {
     pn_buf buf;
-    pn_buf_init(&buf, SIZE_MAX / 2);
+    pn_buf_init(&buf, PN_BUF_NO_BOUND);
     pn_status status = pn_tokenizer_decode(model->tokenizer, ids, n, with_control, &buf, err);
+    pn_text joined = {0};
     if (status == PN_OK) {
-        out->data = pn_buf_take(&buf, &out->len);
-        if (!out->data) status = pn_fail_memory(err, "text", buf.len);
+        joined.data = pn_buf_take(&buf, &joined.len);
+        if (!joined.data) status = pn_fail_memory(err, "text", buf.len);
     }
+    if (status == PN_OK) *out = joined;
     pn_buf_done(&buf);
     return status;
 }

@@ -76,8 +76,9 @@ pn_status pn_sampling_check(const pn_sampling *o, size_t n_vocab, pn_error *err)
         if (bias->id < 0 || (size_t)bias->id >= n_vocab)
             return pn_fail(err, PN_ERR_ARGUMENT, "logit_bias names token %d: the vocabulary has ids 0 to %zu",
                            (int)bias->id, n_vocab - 1);
-        if (isnan(bias->bias))
-            return pn_fail(err, PN_ERR_ARGUMENT, "logit_bias of token %d is not a number", (int)bias->id);
+        if (!(bias->bias < INFINITY)) /* true for NaN */
+            return pn_fail(err, PN_ERR_ARGUMENT, "logit_bias of token %d is %g: expected a number or -inf",
+                           (int)bias->id, (double)bias->bias);
     }
     return PN_OK;
 }
@@ -90,16 +91,21 @@ static pn_status take_logits(pn_sampler *s, const float *logits, pn_error *err) 
     for (size_t i = 0; i < s->n_vocab; i++) {
         if (isnan(logits[i]))
             return pn_fail(err, PN_ERR_NUMERIC,
-                           "the model gave a NaN for token %zu: the weights are broken or a value overflowed",
+                           "the model gave a NaN for token %zu: the weights are broken, or a value passed "
+                           "what a half holds and "
+                           "an f32 KV cache is needed",
                            i);
         s->candidates[i] = (candidate){logits[i], (int32_t)i};
     }
     return PN_OK;
 }
 
+/* A ban is set, not added: a logit that overflowed to infinity would become NaN. */
 static void add_bias(pn_sampler *s, const pn_sampling *o) {
-    for (size_t i = 0; i < o->n_logit_bias; i++)
-        s->candidates[o->logit_bias[i].id].logit += o->logit_bias[i].bias;
+    for (size_t i = 0; i < o->n_logit_bias; i++) {
+        float bias = o->logit_bias[i].bias, *logit = &s->candidates[o->logit_bias[i].id].logit;
+        *logit = isinf(bias) ? bias : *logit + bias;
+    }
 }
 
 /* Repeat penalty as in CTRL (Keskar et al., 2019), frequency and presence as in the OpenAI interface. */
@@ -239,11 +245,12 @@ static int32_t draw(pn_sampler *s, pn_rng *rng) {
     for (size_t i = 0; i < s->n; i++)
         sum += s->weights[i] = exp((double)s->candidates[i].logit);
     double target = pn_rng_unit(rng) * sum;
-    for (size_t i = 0; i + 1 < s->n; i++) {
+    int32_t id = s->candidates[0].id; /* rounding may leave target at 0: the last that is possible at all */
+    for (size_t i = 0; i < s->n && target >= 0; i++) {
         target -= s->weights[i];
-        if (target < 0) return s->candidates[i].id;
+        if (s->weights[i] > 0) id = s->candidates[i].id;
     }
-    return s->candidates[s->n - 1].id;
+    return id;
 }
 
 pn_status pn_sampler_next(pn_sampler *s, const pn_sampling *o, const float *logits, const int32_t *history,

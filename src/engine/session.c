@@ -178,6 +178,11 @@ pn_status pn_session_sync(pn_session *s, const int32_t *tokens, size_t n, pn_pro
     }
     s->n_reused = reused;
     pn_status status = prefill(s, tokens, n, progress, user, err);
+    /* One that came too late to cut anything short, or that found nothing to compute, must not stop the next
+       call. */
+    if (status == PN_OK && pn_session_take_cancel(s))
+        status = pn_fail(err, PN_ERR_CANCELLED, "cancelled after %zu tokens", s->kv.n_tokens);
+    if (status != PN_OK) pn_kv_truncate(&s->kv, s->kv.n_tokens); /* gives back what was reserved in vain */
     s->n_prefilled = s->kv.n_tokens - reused;
     s->prefill_seconds = pn_clock_seconds() - start;
     return status;

@@ -7,8 +7,8 @@
 
 void pn_stream_init(pn_stream *stream, const pn_generate_options *o) {
     *stream = (pn_stream){.stop = o->stop, .n_stop = o->n_stop, .on_text = o->on_text, .user = o->user};
-    pn_buf_init(&stream->pending, SIZE_MAX / 2);
-    pn_buf_init(&stream->text, SIZE_MAX / 2);
+    pn_buf_init(&stream->pending, PN_BUF_NO_BOUND);
+    pn_buf_init(&stream->text, PN_BUF_NO_BOUND);
 }
 
 void pn_stream_done(pn_stream *stream) {

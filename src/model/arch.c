@@ -70,6 +70,9 @@ static pn_status read_head_dim(const pn_gguf *file, const char *arch, pn_hparams
     int value_dim;
     PN_TRY(get_int_or(file, arch, "attention.key_length", h->n_embd / h->n_head, &h->head_dim, err));
     PN_TRY(get_int_or(file, arch, "attention.value_length", h->head_dim, &value_dim, err));
+    if (h->head_dim == 0)
+        return pn_fail(err, PN_ERR_FORMAT, "an embedding of %d cannot be divided among %d heads", h->n_embd,
+                       h->n_head);
     if (value_dim != h->head_dim)
         return pn_fail(err, PN_ERR_UNSUPPORTED,
                        "keys of %d and values of %d per head: they must be of one size", h->head_dim,
@@ -88,16 +91,29 @@ static pn_status read_head_dim(const pn_gguf *file, const char *arch, pn_hparams
     return PN_OK;
 }
 
+/* There is no safe default: models were trained with 1e-5 or with 1e-6. */
+static pn_status read_norm_eps(const pn_gguf *file, const char *arch, float *out, pn_error *err) {
+    pn_arch_key key = pn_arch_key_of(arch, "attention.layer_norm_rms_epsilon");
+    double eps = 0;
+    if (!pn_gguf_find_key(file, key.text)) return pn_fail(err, PN_ERR_FORMAT, "key %s is missing", key.text);
+    PN_TRY(pn_gguf_get_f64_or(file, key.text, 0, &eps, err));
+    if (!(eps >= 0 && eps < 1))
+        return pn_fail(err, PN_ERR_FORMAT, "%s is %g: expected [0, 1)", key.text, eps);
+    *out = (float)eps;
+    return PN_OK;
+}
+
+/* A file that gives a factor without a type, or by the older key rope.scale_linear, means linear scaling. */
 static pn_status read_rope(const pn_gguf *file, const char *arch, pn_rope *rope, pn_error *err) {
     pn_str scaling;
-    PN_TRY(pn_gguf_get_str_or(file, pn_arch_key_of(arch, "rope.scaling.type").text, "none", &scaling, err));
+    PN_TRY(pn_gguf_get_str_or(file, pn_arch_key_of(arch, "rope.scaling.type").text, "linear", &scaling, err));
     PN_TRY(pn_gguf_get_f64_or(file, pn_arch_key_of(arch, "rope.freq_base").text, 10000.0, &rope->base, err));
-    /* The older key is the linear factor alone. */
     PN_TRY(pn_gguf_get_f64_or(file, pn_arch_key_of(arch, "rope.scale_linear").text, 1.0, &rope->scale, err));
-    if (pn_str_equal(scaling, PN_STR("linear")))
-        PN_TRY(pn_gguf_get_f64_or(file, pn_arch_key_of(arch, "rope.scaling.factor").text, rope->scale,
-                                  &rope->scale, err));
-    else if (!pn_str_equal(scaling, PN_STR("none")))
+    PN_TRY(pn_gguf_get_f64_or(file, pn_arch_key_of(arch, "rope.scaling.factor").text, rope->scale,
+                              &rope->scale, err));
+    if (pn_str_equal(scaling, PN_STR("none")) || rope->scale == 0) /* some converters write 0 for none */
+        rope->scale = 1.0;
+    else if (!pn_str_equal(scaling, PN_STR("linear")))
         return pn_fail(err, PN_ERR_UNSUPPORTED,
                        "%s.rope.scaling.type is \"%.*s\": postern knows none and linear", arch,
                        scaling.len < 40 ? (int)scaling.len : 40, scaling.data);
@@ -109,19 +125,13 @@ static pn_status read_rope(const pn_gguf *file, const char *arch, pn_rope *rope,
 
 pn_status pn_arch_read_common(const pn_gguf *file, const char *arch, pn_hparams *out, pn_error *err) {
     pn_hparams h = {.embedding_scale = 1.0f, .activation = PN_ACTIVATION_SILU};
-    double eps;
     PN_TRY(get_int(file, arch, "block_count", MAX_LAYER, &h.n_layer, err));
     PN_TRY(get_int(file, arch, "embedding_length", MAX_DIM, &h.n_embd, err));
     PN_TRY(get_int(file, arch, "feed_forward_length", MAX_DIM, &h.n_ff, err));
     PN_TRY(get_int(file, arch, "attention.head_count", MAX_DIM, &h.n_head, err));
     PN_TRY(get_int(file, arch, "context_length", INT32_MAX, &h.n_ctx_train, err));
     PN_TRY(get_int_or(file, arch, "attention.head_count_kv", h.n_head, &h.n_head_kv, err));
-    PN_TRY(pn_gguf_get_f64_or(file, pn_arch_key_of(arch, "attention.layer_norm_rms_epsilon").text, 1e-5, &eps,
-                              err));
-    if (!(eps >= 0 && eps < 1))
-        return pn_fail(err, PN_ERR_FORMAT, "%s.attention.layer_norm_rms_epsilon is %g: expected [0, 1)", arch,
-                       eps);
-    h.norm_eps = (float)eps;
+    PN_TRY(read_norm_eps(file, arch, &h.norm_eps, err));
     PN_TRY(read_head_dim(file, arch, &h, err));
     PN_TRY(read_rope(file, arch, &h.rope[PN_LAYER_GLOBAL], err));
     h.rope[PN_LAYER_LOCAL] = h.rope[PN_LAYER_GLOBAL];

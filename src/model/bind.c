@@ -80,12 +80,16 @@ static pn_status bind_rope(pn_weights *w, pn_decoder *d, pn_error *err) {
     size_t n = (size_t)d->h.rope_dim / 2;
     const float *factors;
     PN_TRY(pn_weights_find_vector(w, "rope_freqs.weight", n, PN_OPTIONAL, &factors, err));
+    for (size_t i = 0; factors && i < n; i++)
+        if (!(factors[i] > 0 && isfinite(factors[i])))
+            return pn_fail(err, PN_ERR_FORMAT, "rope_freqs.weight[%zu] is %g: expected a positive number", i,
+                           (double)factors[i]);
     d->rope_frequencies = pn_alloc(PN_MEM_OTHER, PN_LAYER_KIND_COUNT * n, sizeof *d->rope_frequencies);
     if (!d->rope_frequencies) return pn_fail_memory(err, "RoPE frequencies", n * sizeof *d->rope_frequencies);
     for (int kind = 0; kind < PN_LAYER_KIND_COUNT; kind++)
         for (size_t i = 0; i < n; i++) {
             double f = 1.0 / pow(d->h.rope[kind].base, 2.0 * (double)i / (double)d->h.rope_dim);
-            if (factors && kind == PN_LAYER_GLOBAL) f /= (double)factors[i];
+            if (factors) f /= (double)factors[i];
             d->rope_frequencies[(size_t)kind * n + i] = (float)(f / d->h.rope[kind].scale);
         }
     return PN_OK;

@@ -35,6 +35,10 @@ static void error_messages_are_cut_not_overrun(void **state) {
     assert_int_equal(strlen(err.message), sizeof err.message - 1);
     pn_error_prefix(&err, "%s", long_name);
     assert_int_equal(strlen(err.message), sizeof err.message - 1);
+    /* A character at the cut goes whole. */
+    memcpy(long_name + sizeof err.message - 2, "\xc3\xa4", 2);
+    assert_int_equal(pn_fail(&err, PN_ERR_IO, "%s", long_name), PN_ERR_IO);
+    assert_int_equal(strlen(err.message), sizeof err.message - 2);
 }
 
 static void memory_is_zeroed_aligned_and_counted(void **state) {

@@ -172,6 +172,19 @@ static void the_same_seed_draws_the_same(void **state) {
     assert_true(n_same < 100);
 }
 
+static void a_ban_holds_for_an_infinite_logit(void **state) {
+    (void)state;
+    falling_logits();
+    logits[0] = INFINITY;
+    pn_logit_bias ban = {0, -INFINITY};
+    pn_sampling o = with_temperature(1);
+    o.min_p = 0.5f;
+    o.logit_bias = &ban;
+    o.n_logit_bias = 1;
+    for (uint64_t seed = 0; seed < 20; seed++)
+        assert_int_not_equal(next(&o, NULL, 0, seed), 0);
+}
+
 static void a_nan_is_an_error_that_says_so(void **state) {
     (void)state;
     falling_logits();
@@ -192,7 +205,7 @@ static void a_nan_is_an_error_that_says_so(void **state) {
 static void options_out_of_range_are_refused(void **state) {
     (void)state;
     const pn_sampling good = with_temperature(1);
-    pn_logit_bias outside = {N, 1}, nan_bias = {1, NAN};
+    pn_logit_bias outside = {N, 1}, nan_bias = {1, NAN}, infinite_bias = {1, INFINITY};
 #define REFUSED(change)                                                                                      \
     do {                                                                                                     \
         pn_sampling o = good;                                                                                \
@@ -215,6 +228,7 @@ static void options_out_of_range_are_refused(void **state) {
     REFUSED(penalty_last_n = -2);
     REFUSED(logit_bias = &outside);
     REFUSED(logit_bias = &nan_bias);
+    REFUSED(logit_bias = &infinite_bias);
     assert_int_equal(pn_sampling_check(&good, N, NULL), PN_OK);
     pn_sampling standard = pn_sampling_default();
     assert_int_equal(pn_sampling_check(&standard, N, NULL), PN_OK);
@@ -229,6 +243,7 @@ int main(void) {
         cmocka_unit_test(bias_bans_and_forces),
         cmocka_unit_test(penalties_follow_their_formulas),
         cmocka_unit_test(the_same_seed_draws_the_same),
+        cmocka_unit_test(a_ban_holds_for_an_infinite_logit),
         cmocka_unit_test(a_nan_is_an_error_that_says_so),
         cmocka_unit_test(options_out_of_range_are_refused),
     };

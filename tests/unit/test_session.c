@@ -269,6 +269,41 @@ static void cancelling_keeps_a_valid_timeline(void **state) {
     pn_model_close(model);
 }
 
+static bool cancel_and_refuse(void *user, const char *text, size_t len) {
+    cancel_in_answer(user, text, len);
+    return false; /* ends the answer before the cancel is looked at */
+}
+
+static void cancel_when_done(void *user, size_t n_done, size_t n_total) {
+    if (n_done == n_total) pn_session_cancel(user);
+}
+
+static void a_cancel_stops_one_call_even_when_it_comes_late(void **state) {
+    (void)state;
+    pn_model *model = open_model(LLAMA, 1);
+    pn_session *session = open_session(model, 100, 5);
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, n_vocab_of(model));
+    assert_int_equal(pn_session_sync(session, prompt, N_PROMPT, cancel_when_done, session, NULL),
+                     PN_ERR_CANCELLED);
+    assert_non_null(pn_session_logits(session));
+    assert_int_equal(pn_session_sync(session, prompt, N_PROMPT, NULL, NULL, NULL), PN_OK);
+    pn_session_cancel(session);
+    assert_int_equal(pn_session_sync(session, prompt, N_PROMPT, NULL, NULL, NULL), PN_ERR_CANCELLED);
+
+    pn_generate_options o = greedy(20);
+    o.on_text = cancel_and_refuse;
+    o.user = session;
+    pn_generate_result first = generate(session, prompt, N_PROMPT, &o);
+    o = greedy(20);
+    pn_generate_result second = generate(session, prompt, N_PROMPT, &o);
+    assert_int_not_equal(second.finish, PN_FINISH_CANCELLED);
+    pn_generate_result_free(&first);
+    pn_generate_result_free(&second);
+    pn_session_free(session);
+    pn_model_close(model);
+}
+
 static void the_plan_is_what_is_used(void **state) {
     (void)state;
     for (size_t p = 0; p < 2; p++) {
@@ -456,6 +491,7 @@ int main(void) {
         cmocka_unit_test(the_context_is_a_bound_and_its_end_is_no_error),
         cmocka_unit_test(bad_requests_are_refused_and_lose_nothing),
         cmocka_unit_test(cancelling_keeps_a_valid_timeline),
+        cmocka_unit_test(a_cancel_stops_one_call_even_when_it_comes_late),
         cmocka_unit_test(the_plan_is_what_is_used),
         cmocka_unit_test(control_tokens_in_messages_stay_text),
         cmocka_unit_test(a_prompt_has_one_bos),
