@@ -27,12 +27,13 @@ struct editor {
 static char *get_prompt(EditLine *el) {
     editor *e;
     el_get(el, EL_CLIENTDATA, &e);
-    /* \1 fences the sequences that take no column, as EL_PROMPT_ESC is told. libedit shows such a sequence with
-     * the character after it and loses one at the end: the prompt's last character, a blank, comes last. */
+    /* \1 fences the sequences that take no column, as EL_PROMPT_ESC is told. libedit shows such a sequence
+     * with the character after it and loses one at the end: the prompt's last character, a blank, comes last.
+     */
     const char *bold = term_bold(e->screen);
     if (bold[0] != '\0')
-        snprintf(e->prompt_text, sizeof e->prompt_text, "\1%s\1%.*s\1%s\1 ", bold,
-                 (int)strlen(e->prompt) - 1, e->prompt, term_plain(e->screen));
+        snprintf(e->prompt_text, sizeof e->prompt_text, "\1%s\1%.*s\1%s\1 ", bold, (int)strlen(e->prompt) - 1,
+                 e->prompt, term_plain(e->screen));
     else
         snprintf(e->prompt_text, sizeof e->prompt_text, "%s", e->prompt);
     return e->prompt_text;

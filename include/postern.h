@@ -149,7 +149,8 @@ typedef struct pn_chat_options {
 PN_API pn_status pn_chat_render(const pn_model *model, const char *messages_json,
                                 const pn_chat_options *options, pn_text *out, pn_error *err);
 /* Renders and tokenises in one step: control tokens come only from the template's own text, never from what
-   the messages say, and the prompt starts with exactly one BOS where the model wants one. */
+   the messages say, and where the model wants a BOS the prompt starts with one: the template's, or else
+   one that is added. */
 PN_API pn_status pn_chat_tokenize(const pn_model *model, const char *messages_json,
                                   const pn_chat_options *options, pn_tokens *out, pn_error *err);
 
@@ -222,7 +223,7 @@ typedef struct pn_sampling {
     int top_k;               /* 0: off */
     float top_p;             /* [0, 1]; 1: off; 0 keeps one candidate */
     float min_p;             /* [0, 1]; 0: off */
-    float repeat_penalty;    /* (0, 100]; 1: off */
+    float repeat_penalty;    /* [1e-6, 100]; 1: off */
     float presence_penalty;  /* [-100, 100] */
     float frequency_penalty; /* [-100, 100] */
     int penalty_last_n;      /* -1: the whole timeline */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,7 +12,8 @@ _Static_assert(sizeof(size_t) == 8, "postern needs a 64-bit machine");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "postern needs a little-endian machine");
 
 static pn_status fail_errno(pn_error *err, const char *doing, const char *path) {
-    return pn_fail(err, PN_ERR_IO, "cannot %s %s: %m", doing, path); /* %m is the text of errno */
+    pn_status code = errno == ENOMEM ? PN_ERR_MEMORY : PN_ERR_IO;
+    return pn_fail(err, code, "cannot %s %s: %m", doing, path); /* %m is the text of errno */
 }
 
 static pn_status map_descriptor(int fd, const char *path, pn_map *out, pn_error *err) {

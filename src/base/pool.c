@@ -15,6 +15,7 @@
 #define MAX_THREADS  1024
 #define SPIN_ROUNDS  2000 /* some tens of microseconds: the gap between two operations of one layer */
 #define YIELD_ROUNDS 200  /* then the gap between two tokens on a busy machine */
+#define CROWDED_SPIN 20   /* with more threads than CPUs, who spins keeps the CPU from who has work */
 
 struct worker {
     pn_pool *pool;
@@ -23,7 +24,7 @@ struct worker {
 };
 
 struct pn_pool {
-    int n_threads;
+    int n_threads, spin_rounds;
     struct worker *workers; /* [n_threads], the first one is the caller and has no thread */
     pthread_mutex_t run_mutex;
 
@@ -58,7 +59,7 @@ static void sleep_until_epoch_changes(pn_pool *pool, unsigned seen) {
 }
 
 static void wait_for_run(pn_pool *pool, unsigned seen) {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
+    for (int i = 0; i < pool->spin_rounds; i++) {
         if (atomic_load_explicit(&pool->epoch, memory_order_acquire) != seen) return;
         pn_cpu_pause();
     }
@@ -101,7 +102,7 @@ void pn_pool_run(pn_pool *pool, pn_pool_fn fn, void *arg, size_t n_items, size_t
     if (pool->n_threads > 1) begin_epoch(pool);
     do_range(pool, 0);
     for (int i = 0; atomic_load_explicit(&pool->n_left, memory_order_acquire) != 0; i++) {
-        if (i < SPIN_ROUNDS)
+        if (i < pool->spin_rounds)
             pn_cpu_pause();
         else
             sched_yield(); /* a worker was pushed off its core: let it run */
@@ -144,6 +145,7 @@ pn_status pn_pool_create(int n_threads, pn_pool **out, pn_error *err) {
     pn_pool *pool = pn_alloc(PN_MEM_OTHER, 1, sizeof *pool);
     if (!pool) return pn_fail_memory(err, "thread pool", sizeof *pool);
     pool->n_threads = n_threads;
+    pool->spin_rounds = n_threads <= pn_cpu_usable_threads() ? SPIN_ROUNDS : CROWDED_SPIN;
     pthread_mutex_init(&pool->run_mutex, NULL);
     pthread_mutex_init(&pool->sleep_mutex, NULL);
     pthread_cond_init(&pool->wake, NULL);

@@ -19,6 +19,9 @@ static const struct {
      "{% if m.role == 'user' %}{{ ns.system }}{% set ns.system = '' %}{% endif %}"
      "{{ m.content | trim }}{{ '<end_of_turn>\\n' }}"
      "{% endif %}{% endfor %}"
+     /* A system message that no user turn follows is a turn of the user's. */
+     "{% if ns.system %}{{ '<start_of_turn>user\\n' }}{{ ns.system | trim }}{{ '<end_of_turn>\\n' }}{% endif "
+     "%}"
      "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"},
     {"<|im_start|>", "the ChatML format",
      "{% for m in messages %}{{ '<|im_start|>' }}{{ m.role }}{{ '\\n' }}{{ m.content }}{{ '<|im_end|>\\n' "

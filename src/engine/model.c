@@ -85,7 +85,11 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
         goto fail;
     }
     PN_TRY_GOTO(status, pn_pool_create(options ? options->n_threads : 0, &m->pool, err), fail);
-    PN_TRY_GOTO(status, fill_info(m, err), fail);
+    status = fill_info(m, err);
+    if (status != PN_OK) {
+        pn_error_prefix(err, "%s", path);
+        goto fail;
+    }
     m->info.tables_bytes = count_tables(m, held);
     *out = m;
     return PN_OK;

@@ -59,7 +59,7 @@ pn_sampling pn_sampling_default(void) {
 
 static pn_status check_range(const char *name, double value, double min, double max, pn_error *err) {
     if (value >= min && value <= max) return PN_OK; /* false for NaN */
-    return pn_fail(err, PN_ERR_ARGUMENT, "%s is %g: expected %g to %g", name, value, min, max);
+    return pn_fail(err, PN_ERR_ARGUMENT, "%s is %.10g: expected %.10g to %.10g", name, value, min, max);
 }
 
 pn_status pn_sampling_check(const pn_sampling *o, size_t n_vocab, pn_error *err) {
@@ -67,7 +67,7 @@ pn_status pn_sampling_check(const pn_sampling *o, size_t n_vocab, pn_error *err)
     PN_TRY(check_range("top_k", o->top_k, 0, INT32_MAX, err));
     PN_TRY(check_range("top_p", (double)o->top_p, 0, 1, err));
     PN_TRY(check_range("min_p", (double)o->min_p, 0, 1, err));
-    PN_TRY(check_range("repeat_penalty", (double)o->repeat_penalty, 1e-6, 100, err));
+    PN_TRY(check_range("repeat_penalty", (double)o->repeat_penalty, (double)1e-6f, 100, err));
     PN_TRY(check_range("presence_penalty", (double)o->presence_penalty, -100, 100, err));
     PN_TRY(check_range("frequency_penalty", (double)o->frequency_penalty, -100, 100, err));
     PN_TRY(check_range("penalty_last_n", o->penalty_last_n, -1, INT32_MAX, err));

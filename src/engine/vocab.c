@@ -81,15 +81,21 @@ static pn_status read_arrays(const pn_gguf *file, pn_tokenizer_spec *spec, struc
     return PN_OK;
 }
 
+/* An id; -1, also as an unsigned number, means none. */
 static pn_status read_id(const pn_gguf *file, const char *key, int32_t fallback, int32_t *out,
                          pn_error *err) {
+    const pn_gguf_value *value = pn_gguf_find_key(file, key);
     uint64_t id;
-    if (!pn_gguf_find_key(file, key)) {
+    if (!value) {
         *out = fallback;
         return PN_OK;
     }
-    PN_TRY(pn_gguf_get_u64(file, key, 0, INT32_MAX, &id, err));
-    *out = (int32_t)id;
+    if ((value->type == PN_GGUF_I32 || value->type == PN_GGUF_I64) && value->as.i == -1) {
+        *out = -1;
+        return PN_OK;
+    }
+    PN_TRY(pn_gguf_get_u64(file, key, 0, UINT32_MAX, &id, err));
+    *out = id <= INT32_MAX ? (int32_t)id : -1;
     return PN_OK;
 }
 
@@ -131,6 +137,7 @@ pn_status pn_vocab_load(const pn_gguf *file, int n_vocab, pn_tokenizer **out, pn
         goto done;
     }
     PN_TRY_GOTO(status, pn_tokenizer_create(&spec, out, err), done);
+    if ((size_t)pad_id >= spec.n_tokens) pad_id = -1; /* often one past the end, and nothing here pads */
     *roles = (pn_vocab_roles){.bos = spec.bos_id, .eos = spec.eos_id, .unk = spec.unk_id, .pad = pad_id};
 done:
     free_arrays(&arrays);

@@ -140,9 +140,10 @@ static pn_status advance(pn_jrun *run, pn_jloop *loop, bool *more) {
 static pn_status find_length(pn_jrun *run, pn_jloop *loop) {
     size_t n;
     if (loop->length >= 0) return PN_OK;
-    if (!loop->filter && pn_jvalue_length(&loop->cursor.source, &n)) {
+    const pn_jvalue *source = &loop->cursor.source;
+    if (!loop->filter && pn_jvalue_length(source, &n)) {
         loop->length = (int64_t)n;
-        return PN_OK;
+        return source->type == PN_J_STRING ? pn_jrun_charge_bytes(run, source->u.str.len) : PN_OK;
     }
     pn_jlist rest = {0};
     PN_TRY(peek(run, loop));

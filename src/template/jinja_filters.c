@@ -74,6 +74,11 @@ static size_t number_text(pn_jstr s, char *buf, size_t cap) {
     return n;
 }
 
+/* White space around it can be any amount. */
+static pn_status charge_number_text(pn_jrun *run, const pn_jvalue *v) {
+    return v->type == PN_J_STRING ? pn_jrun_charge_bytes(run, v->u.str.len * 2) : PN_OK;
+}
+
 /* int(text, base), base 0 by prefix; *overflow when it does not fit. */
 static bool parse_integer(pn_jstr s, int64_t base, int64_t *out, bool *overflow) {
     char buf[128];
@@ -133,6 +138,7 @@ static pn_status filter_int(pn_jrun *run, const pn_jvalue *self, const pn_jargs 
     bool overflow = false;
     PN_TRY(pn_jarg_int(run, &args->positional[1], "int()'s base", 10, &base));
     if (self->type == PN_J_UNDEFINED) return pn_jundefined_fail(run, self);
+    PN_TRY(charge_number_text(run, self));
     bool is_int = self->type == PN_J_STRING ? parse_integer(self->u.str, base, &i, &overflow)
                                             : pn_jvalue_as_int(self, &i);
     if (overflow) return pn_jrun_fail_with(run, PN_ERR_LIMIT, "an integer does not fit 64 bits");
@@ -149,6 +155,7 @@ static pn_status filter_int(pn_jrun *run, const pn_jvalue *self, const pn_jargs 
 static pn_status filter_float(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
     double d;
     if (self->type == PN_J_UNDEFINED) return pn_jundefined_fail(run, self);
+    PN_TRY(charge_number_text(run, self));
     bool is_float = self->type == PN_J_STRING ? parse_float(self->u.str, &d) : pn_jvalue_as_double(self, &d);
     if (is_float)
         *out = pn_jfloat(d);

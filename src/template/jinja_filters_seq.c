@@ -31,6 +31,7 @@ pn_status pn_jfilter_get_path(pn_jrun *run, const pn_jvalue *item, const pn_jval
     *out = *item;
     if (attribute->type != PN_J_STRING) return get_part(run, attribute, fallback, out);
     pn_jstr path = attribute->u.str;
+    PN_TRY(pn_jrun_charge_bytes(run, path.len));
     for (size_t begin = 0; begin <= path.len;) {
         size_t dot = pn_jstr_find(path, PN_JSTR("."), begin);
         size_t end = dot == PN_JSTR_NONE ? path.len : dot;

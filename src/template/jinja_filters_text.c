@@ -81,7 +81,7 @@ pn_status pn_jfilter_trim(pn_jrun *run, const pn_jvalue *self, const pn_jargs *a
     bool given = pn_jarg_given(&args->positional[0]);
     PN_TRY(pn_jvalue_str(run, self, &s));
     if (given) PN_TRY(pn_jarg_str(run, &args->positional[0], "trim()'s chars", &chars));
-    PN_TRY(pn_jrun_charge_bytes(run, given ? s.len * (1 + chars.len) : 0));
+    PN_TRY(pn_jrun_charge_bytes(run, s.len * (given ? 1 + chars.len : 1)));
     *out = pn_jstring(pn_jstr_strip(s, given ? &chars : NULL, PN_JSTRIP_LEFT | PN_JSTRIP_RIGHT));
     return PN_OK;
 }
@@ -92,6 +92,7 @@ pn_status pn_jfilter_center(pn_jrun *run, const pn_jvalue *self, const pn_jargs 
     int64_t width;
     PN_TRY(pn_jvalue_str(run, self, &s));
     PN_TRY(pn_jarg_int(run, &args->positional[0], "center()'s width", 80, &width));
+    PN_TRY(pn_jrun_charge_bytes(run, s.len));
     int64_t n = (int64_t)pn_jstr_n_chars(s), missing = width > n ? width - n : 0;
     int64_t left = missing / 2 + (missing & width & 1); /* as CPython rounds */
     PN_TRY(pn_jtext_add_fill(run, &text, PN_JSTR(" "), (size_t)left));
@@ -122,6 +123,7 @@ pn_status pn_jfilter_indent(pn_jrun *run, const pn_jvalue *self, const pn_jargs 
     pn_jtext text = {0}, spaces = {0};
     int64_t width;
     PN_TRY(pn_jarg_str(run, self, "what indent() is applied to", &s));
+    PN_TRY(pn_jrun_charge_bytes(run, s.len * 4));
     if (args->positional[0].type == PN_J_STRING) {
         indent = args->positional[0].u.str;
     } else {
@@ -152,6 +154,7 @@ pn_status pn_jfilter_truncate(pn_jrun *run, const pn_jvalue *self, const pn_jarg
     if (args->positional[2].type != PN_J_ABSENT)
         PN_TRY(pn_jarg_str(run, &args->positional[2], "truncate()'s end", &end));
     PN_TRY(pn_jarg_int(run, &args->positional[3], "truncate()'s leeway", 5, &leeway));
+    PN_TRY(pn_jrun_charge_bytes(run, end.len + (self->type == PN_J_STRING ? self->u.str.len : 0)));
     int64_t n_end = (int64_t)pn_jstr_n_chars(end);
     if (length < n_end || leeway < 0)
         return pn_jrun_fail(run, "truncate() needs a length of at least %lld", (long long)n_end);
@@ -174,6 +177,7 @@ pn_status pn_jfilter_wordcount(pn_jrun *run, const pn_jvalue *self, const pn_jar
     int64_t n = 0;
     bool inside = false;
     PN_TRY(pn_jvalue_str(run, self, &s));
+    PN_TRY(pn_jrun_charge_bytes(run, s.len * 4));
     for (size_t i = 0; i < s.len;) {
         uint32_t c;
         i += pn_jstr_char(s, i, &c);

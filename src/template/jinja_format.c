@@ -22,6 +22,7 @@ typedef struct field_spec {
  */
 static pn_status add_padded(pn_jrun *run, pn_jtext *text, const field_spec *spec, pn_jstr field,
                             size_t n_sign) {
+    PN_TRY(pn_jrun_charge_bytes(run, field.len));
     int64_t n = (int64_t)pn_jstr_n_chars(field);
     size_t missing = spec->width > n ? (size_t)(spec->width - n) : 0;
     size_t left = spec->align == '<' ? 0 : spec->align == '^' ? missing / 2 : missing;
@@ -283,6 +284,7 @@ static pn_status percent_field(pn_jrun *run, pn_jtext *text, pn_jstr format, siz
 pn_status pn_jformat_percent(pn_jrun *run, pn_jstr format, const pn_jvalue *args, pn_jvalue *out) {
     percent_source source = {.args = args};
     pn_jtext text = {0};
+    PN_TRY(pn_jrun_charge_bytes(run, format.len));
     for (size_t at = 0; at < format.len;) {
         size_t percent = pn_jstr_find(format, PN_JSTR("%"), at);
         size_t end = percent == PN_JSTR_NONE ? format.len : percent;
@@ -429,6 +431,7 @@ static pn_status brace(pn_jrun *run, pn_jtext *text, pn_jstr field, const pn_jar
 pn_status pn_jformat_braces(pn_jrun *run, pn_jstr format, const pn_jargs *args, pn_jvalue *out) {
     pn_jtext text = {0};
     size_t automatic = 0;
+    PN_TRY(pn_jrun_charge_bytes(run, format.len * 2));
     for (size_t at = 0; at < format.len;) {
         size_t begin = at;
         while (at < format.len && format.data[at] != '{' && format.data[at] != '}')

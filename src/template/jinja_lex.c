@@ -503,6 +503,9 @@ static pn_status next_in_tag(pn_jlexer *lexer, pn_jtoken *out) {
     if (!name_char(s, at)) return next_operator(lexer, out);
     while (name_char(s, lexer->pos))
         lexer->pos += name_char(s, lexer->pos);
+    if (lexer->pos - at > PN_JINJA_MAX_NAME)
+        return pn_fail_at(lexer->err, PN_ERR_LIMIT, at, "line %zu: a name is longer than %d bytes",
+                          pn_jinja_line(s, at), PN_JINJA_MAX_NAME);
     *out = (pn_jtoken){.kind = PN_JTOKEN_NAME, .at = at, .text = {s.data + at, lexer->pos - at}};
     return PN_OK;
 }

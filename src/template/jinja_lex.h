@@ -58,6 +58,7 @@ typedef struct pn_jtoken {
 typedef enum pn_jlex_state { PN_JLEX_TEXT, PN_JLEX_VARIABLE, PN_JLEX_BLOCK, PN_JLEX_RAW } pn_jlex_state;
 
 #define PN_JINJA_MAX_NESTING 200
+#define PN_JINJA_MAX_NAME    1000 /* bytes; looking a name up compares it with others */
 
 typedef struct pn_jlexer {
     pn_str source;
@@ -74,7 +75,8 @@ typedef struct pn_jlexer {
 
 /* source and arena are borrowed. */
 void pn_jlexer_init(pn_jlexer *lexer, pn_str source, pn_arena *arena, pn_error *err);
-/* PN_ERR_FORMAT at the character that fits no token; PN_ERR_LIMIT for brackets nested too deep. */
+/* PN_ERR_FORMAT at the character that fits no token; PN_ERR_LIMIT for brackets nested too deep or a
+   name too long. */
 pn_status pn_jlexer_next(pn_jlexer *lexer, pn_jtoken *out);
 /* How a message calls a token: "end of template", "'|'". Writes into buf. */
 const char *pn_jtoken_describe(const pn_jtoken *token, char buf[64]);

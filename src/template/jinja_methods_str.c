@@ -23,7 +23,7 @@ static pn_status strip(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args
     pn_jstr chars;
     bool given = pn_jarg_given(&args->positional[0]);
     if (given) PN_TRY(pn_jarg_str(run, &args->positional[0], "strip()'s argument", &chars));
-    PN_TRY(pn_jrun_charge_bytes(run, given ? self->u.str.len * (1 + chars.len) : 0));
+    PN_TRY(pn_jrun_charge_bytes(run, self->u.str.len * (given ? 1 + chars.len : 1)));
     return give(out, pn_jstr_strip(self->u.str, given ? &chars : NULL, ends));
 }
 
@@ -42,12 +42,14 @@ static pn_status str_rstrip(pn_jrun *run, const pn_jvalue *self, const pn_jargs 
 static pn_status str_removeprefix(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
     pn_jstr prefix, s = self->u.str;
     PN_TRY(pn_jarg_str(run, &args->positional[0], "removeprefix()'s argument", &prefix));
+    PN_TRY(pn_jrun_charge_bytes(run, prefix.len));
     return give(out, pn_jstr_starts(s, prefix) ? pn_jstr_slice(s, prefix.len, s.len) : s);
 }
 
 static pn_status str_removesuffix(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
     pn_jstr suffix, s = self->u.str;
     PN_TRY(pn_jarg_str(run, &args->positional[0], "removesuffix()'s argument", &suffix));
+    PN_TRY(pn_jrun_charge_bytes(run, suffix.len));
     return give(out, pn_jstr_ends(s, suffix) ? pn_jstr_slice(s, 0, s.len - suffix.len) : s);
 }
 
@@ -272,6 +274,8 @@ static pn_status touches(pn_jrun *run, const pn_jvalue *self, const pn_jargs *ar
         pn_jstr affix;
         PN_TRY(pn_jarg_str(run, tuple ? &wanted->u.seq->items[i] : wanted,
                            "what a string starts or ends with", &affix));
+        PN_TRY(pn_jrun_charge(run, 1));
+        PN_TRY(pn_jrun_charge_bytes(run, affix.len));
         if (part.data && (at_end ? pn_jstr_ends(part, affix) : pn_jstr_starts(part, affix)))
             *out = pn_jbool(true);
     }
@@ -387,6 +391,7 @@ static pn_status pad(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, 
         PN_TRY(pn_jarg_str(run, &args->positional[1], "a fill character", &fill));
     if (pn_jstr_n_chars(fill) != 1)
         return pn_jrun_fail(run, "the fill character must be exactly one character long");
+    PN_TRY(pn_jrun_charge_bytes(run, s.len));
     int64_t missing = width > n ? width - n : 0;
     int64_t left = side < 0   ? missing
                    : side > 0 ? 0
@@ -414,6 +419,7 @@ static pn_status str_zfill(pn_jrun *run, const pn_jvalue *self, const pn_jargs *
     pn_jtext text = {0};
     int64_t width, n = (int64_t)pn_jstr_n_chars(s);
     PN_TRY(pn_jarg_int(run, &args->positional[0], "zfill()'s width", 0, &width));
+    PN_TRY(pn_jrun_charge_bytes(run, s.len));
     size_t sign = s.len && (s.data[0] == '-' || s.data[0] == '+') ? 1 : 0;
     PN_TRY(pn_jtext_add(run, &text, pn_jstr_slice(s, 0, sign)));
     PN_TRY(pn_jtext_add_fill(run, &text, PN_JSTR("0"), width > n ? (size_t)(width - n) : 0));
@@ -455,7 +461,7 @@ static bool is_alnum(uint32_t c) {
 static pn_status all_are(pn_jrun *run, const pn_jvalue *self, bool (*kind)(uint32_t c), pn_jvalue *out) {
     pn_jstr s = self->u.str;
     bool all = s.len > 0;
-    PN_TRY(pn_jrun_charge_bytes(run, s.len * 2));
+    PN_TRY(pn_jrun_charge_bytes(run, s.len * 4));
     for (size_t i = 0; i < s.len && all;) {
         uint32_t c;
         i += pn_jstr_char(s, i, &c);

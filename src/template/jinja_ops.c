@@ -336,9 +336,15 @@ static pn_status item(pn_jrun *run, const pn_jvalue *object, const pn_jvalue *in
     return PN_OK;
 }
 
+/* For a walk over n names, each of which may be as long as the one looked for and differ only at its end. */
+static pn_status charge_search(pn_jrun *run, size_t n, pn_str name) {
+    return pn_jrun_charge(run, n / 8 + n * (name.len / 32));
+}
+
 static pn_status namespace_attribute(pn_jrun *run, const pn_jvalue *ns, pn_str name, const pn_jvalue **out) {
+    PN_TRY(charge_search(run, ns->u.ns->attributes.n, name));
     *out = pn_jdict_find_str(&ns->u.ns->attributes, name);
-    return pn_jrun_charge(run, ns->u.ns->attributes.n / 8);
+    return PN_OK;
 }
 
 pn_status pn_jop_attribute(pn_jrun *run, const pn_jvalue *object, pn_str name, pn_jvalue *out) {
@@ -348,7 +354,7 @@ pn_status pn_jop_attribute(pn_jrun *run, const pn_jvalue *object, pn_str name, p
     if (!found) PN_TRY(own_attribute(run, object, name, out));
     if (!found && out->type != PN_J_ABSENT) return PN_OK;
     if (!found && object->type == PN_J_DICT) {
-        PN_TRY(pn_jrun_charge(run, object->u.dict->n / 8));
+        PN_TRY(charge_search(run, object->u.dict->n, name));
         found = pn_jdict_find_str(object->u.dict, name);
     }
     *out = found ? *found : pn_jundefined_attribute(object, name);

@@ -75,10 +75,14 @@ size_t pn_jstr_find(pn_jstr s, pn_jstr needle, size_t from) {
 pn_status pn_jstr_rfind(pn_jrun *run, pn_jstr s, pn_jstr needle, size_t *out) {
     *out = PN_JSTR_NONE;
     if (needle.len > s.len) return PN_OK;
-    size_t n = s.len - needle.len + 1; /* places where it may begin */
-    for (size_t at = n; at-- > 0;) {
-        if ((n - at) % 1024 == 0) PN_TRY(pn_jrun_charge(run, 32 * (1 + needle.len / 32)));
+    uint64_t walked = 0;
+    for (size_t at = s.len - needle.len + 1; at-- > 0;) {
         bool begins = needle.len == 0 || s.data[at] == needle.data[0];
+        walked += 1 + (begins ? needle.len / 8 : 0); /* comparing is the faster walk */
+        if (walked >= 1024) {
+            PN_TRY(pn_jrun_charge_bytes(run, walked));
+            walked = 0;
+        }
         if (!begins || (needle.len && memcmp(s.data + at, needle.data, needle.len) != 0)) continue;
         *out = at;
         return PN_OK;

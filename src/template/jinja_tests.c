@@ -97,6 +97,7 @@ static pn_status answer(pn_jvalue *out, bool holds) {
 static pn_status test_case(pn_jrun *run, const pn_jvalue *self, bool upper, pn_jvalue *out) {
     pn_jstr s;
     PN_TRY(pn_jvalue_str(run, self, &s));
+    PN_TRY(pn_jrun_charge_bytes(run, s.len * 2));
     return answer(out, pn_jstr_has_only_case(s, upper));
 }
 
@@ -111,7 +112,7 @@ static pn_status test_upper(pn_jrun *run, const pn_jvalue *self, const pn_jargs 
 }
 
 static pn_status test_sameas(pn_jrun *run, const pn_jvalue *self, const pn_jargs *args, pn_jvalue *out) {
-    (void)run;
+    if (self->type == PN_J_STRING) PN_TRY(pn_jrun_charge_bytes(run, self->u.str.len));
     return answer(out, pn_jvalue_same(self, &args->positional[0]));
 }
 

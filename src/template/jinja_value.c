@@ -198,7 +198,7 @@ bool pn_jvalue_truth(const pn_jvalue *v) {
 
 bool pn_jvalue_is_iterable(const pn_jvalue *v) {
     size_t n;
-    return v->type == PN_J_ITERATOR || pn_jvalue_length(v, &n);
+    return v->type == PN_J_ITERATOR || v->type == PN_J_STRING || pn_jvalue_length(v, &n);
 }
 
 bool pn_jvalue_is_callable(const pn_jvalue *v) {
@@ -350,7 +350,7 @@ pn_status pn_jvalue_equal(pn_jrun *run, const pn_jvalue *a, const pn_jvalue *b, 
     if (a->type != b->type) return PN_OK;
     if (a->type == PN_J_STRING) {
         *out = pn_jstr_equal(a->u.str, b->u.str);
-        return *out ? pn_jrun_charge_bytes(run, a->u.str.len) : PN_OK;
+        return a->u.str.len == b->u.str.len ? pn_jrun_charge_bytes(run, a->u.str.len) : PN_OK;
     }
     if (a->type == PN_J_UNDEFINED) {
         *out = true;
@@ -392,7 +392,7 @@ pn_status pn_jvalue_compare(pn_jrun *run, const char *op, const pn_jvalue *a, co
     if (b->type == PN_J_UNDEFINED) return pn_jundefined_fail(run, b);
     if (a->type == PN_J_STRING && b->type == PN_J_STRING) {
         *out = pn_jstr_compare(a->u.str, b->u.str);
-        return PN_OK;
+        return pn_jrun_charge_bytes(run, a->u.str.len < b->u.str.len ? a->u.str.len : b->u.str.len);
     }
     if (a->type == b->type && (a->type == PN_J_LIST || a->type == PN_J_TUPLE)) {
         PN_TRY(pn_jrun_enter(run));

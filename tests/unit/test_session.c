@@ -7,6 +7,7 @@
 #include <postern.h>
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,6 +58,38 @@ static int n_vocab_of(const pn_model *model) {
     pn_model_info info;
     pn_model_get_info(model, &info);
     return info.n_vocab;
+}
+
+/* ---- opening ---- */
+
+/* The last thing that opening reads is the name: here an array of bytes in the place of a text. */
+static void what_cannot_be_opened_is_named(void **state) {
+    (void)state;
+    static const char key[] = "general.name";
+    static char bytes[1 << 20], path[] = "/tmp/pn-session-XXXXXX";
+    FILE *from = fopen(LLAMA, "rb");
+    assert_non_null(from);
+    size_t len = fread(bytes, 1, sizeof bytes, from);
+    fclose(from);
+    char *at = memmem(bytes, len, key, strlen(key));
+    assert_non_null(at);
+    at += strlen(key);
+    uint64_t n_text;
+    memcpy(&n_text, at + 4, sizeof n_text);
+    const uint32_t types[] = {9, 0}; /* an array of u8: as many bytes as the text and its length took */
+    uint64_t n = n_text - 4;
+    memcpy(at, types, sizeof types);
+    memcpy(at + sizeof types, &n, sizeof n);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, bytes, len) == (ssize_t)len);
+    close(fd);
+    pn_model *model = NULL;
+    pn_error err;
+    assert_int_equal(pn_model_open(path, NULL, &model, &err), PN_ERR_FORMAT);
+    unlink(path);
+    assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.message, key));
+    assert_null(model);
 }
 
 /* ---- equivalence ---- */
@@ -390,6 +423,29 @@ static void a_prompt_has_one_bos(void **state) {
     pn_model_close(model);
 }
 
+static void the_built_in_format_loses_no_system_message(void **state) {
+    (void)state;
+    static const char *const conversations[] = {
+        "[{\"role\":\"system\",\"content\":\"obey\"},{\"role\":\"user\",\"content\":\"hi\"}]",
+        "[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"system\",\"content\":\"obey\"}]",
+        "[{\"role\":\"system\",\"content\":\"obey\"}]",
+    };
+    const char *path = getenv("POSTERN_GEMMA3"); /* the file without a template */
+    if (!path || !*path) {
+        print_message("skipped: POSTERN_GEMMA3 does not name a model file\n");
+        return;
+    }
+    pn_model *model = open_model(path, 1);
+    for (size_t i = 0; i < sizeof conversations / sizeof conversations[0]; i++) {
+        pn_text text = {0};
+        assert_int_equal(pn_chat_render(model, conversations[i], NULL, &text, NULL), PN_OK);
+        assert_non_null(strstr(text.data, "obey"));
+        assert_null(strstr(text.data, "system"));
+        pn_text_free(&text);
+    }
+    pn_model_close(model);
+}
+
 static void odd_messages_are_understood_or_refused(void **state) {
     (void)state;
     pn_model *model = open_model(LLAMA, 1);
@@ -485,6 +541,7 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_opened_is_named),
         cmocka_unit_test(greedy_text_is_one_for_threads_chunks_and_reuse),
         cmocka_unit_test(a_seed_fixes_the_text),
         cmocka_unit_test(sessions_of_one_model_do_not_disturb_each_other),
@@ -495,6 +552,7 @@ int main(void) {
         cmocka_unit_test(the_plan_is_what_is_used),
         cmocka_unit_test(control_tokens_in_messages_stay_text),
         cmocka_unit_test(a_prompt_has_one_bos),
+        cmocka_unit_test(the_built_in_format_loses_no_system_message),
         cmocka_unit_test(odd_messages_are_understood_or_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -259,6 +259,74 @@ static void many_names_are_bounded(void **state) {
     }
 }
 
+/* What walks over a long text, or compares two that differ at the end, costs steps by their length. */
+static void long_texts_cost_steps(void **state) {
+    (void)state;
+    static const char *const walks[] = {
+        "w.strip()",
+        "w.lstrip()",
+        "w.rstrip()",
+        "w | trim",
+        "w | int",
+        "w | float",
+        "x.ljust(1)",
+        "x.center(1)",
+        "x.zfill(1)",
+        "x | center(1)",
+        "x | indent",
+        "x | truncate(9)",
+        "'%s' | format(x)",
+        "'%5s' % x",
+        "'{}'.format(x)",
+        "x.format()",
+        "x % {}",
+        "y < z",
+        "y == z",
+        "[y] == [z]",
+        "y is sameas(z)",
+        "x is lower",
+        "x | wordcount",
+        "x.isalnum()",
+        "[1] | selectattr(x) | list",
+        "y in [z]",
+        "{z: 1}[y]",
+        "ns | attr(y)",
+        "x.removeprefix(x)",
+        "x.removesuffix(x)",
+        "x.startswith((y,))",
+        "x.endswith((y, z))",
+        "x.rfind('b' ~ x[1:])",
+        "[{z: 1}] | map(attribute=y) | list",
+    };
+    for (size_t i = 0; i < sizeof walks / sizeof walks[0]; i++) {
+        char source[400];
+        int len = snprintf(source, sizeof source,
+                           "{%% set x = 'a' * 300000 %%}{%% set w = ' ' * 300000 %%}{%% set y = x ~ 'y' %%}"
+                           "{%% set z = x ~ 'z' %%}{%% set ns = namespace(**{z: 1}) %%}{%% for i in "
+                           "range(100) %%}{%% set r = %s %%}{%% endfor %%}",
+                           walks[i]);
+        pn_template_limits limits = {.max_steps = 500000};
+        pn_rendering r = {0};
+        pn_error err = {0};
+        pn_status status = render_json(source, (size_t)len, "{}", NULL, limits, &r, &err);
+        if (status != PN_ERR_LIMIT || !strstr(err.message, "steps"))
+            fail_msg("%s: %s", walks[i], err.message);
+    }
+}
+
+static void a_name_is_bounded(void **state) {
+    (void)state;
+    for (size_t n = 1000; n <= 1001; n++) {
+        char *name = repeat("a", n, "", ""), source[1100];
+        int len = snprintf(source, sizeof source, "{%% set %s = 1 %%}", name);
+        pn_template *t = NULL;
+        pn_error err;
+        assert_int_equal(pn_template_parse(source, (size_t)len, &t, &err), n == 1000 ? PN_OK : PN_ERR_LIMIT);
+        pn_template_free(t);
+        free(name);
+    }
+}
+
 /* Every prefix of every template ends in a rendering or an error. */
 static void cut_templates(void **state) {
     (void)state;
@@ -333,7 +401,8 @@ int main(void) {
         cmocka_unit_test(nesting_is_bounded),        cmocka_unit_test(a_source_past_the_bound_is_refused),
         cmocka_unit_test(heavy_work_is_bounded),     cmocka_unit_test(limits_can_be_set),
         cmocka_unit_test(deep_messages_are_bounded), cmocka_unit_test(bytes_that_are_not_utf8_pass_through),
-        cmocka_unit_test(many_names_are_bounded),    cmocka_unit_test(cut_templates),
+        cmocka_unit_test(many_names_are_bounded),    cmocka_unit_test(long_texts_cost_steps),
+        cmocka_unit_test(a_name_is_bounded),         cmocka_unit_test(cut_templates),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
