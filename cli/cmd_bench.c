@@ -184,13 +184,13 @@ static void print_json(const bench *b) {
                                                           prefill_json(b, m), "decode", decode_json(b, m))));
     }
     json_t *object = json_need(json_pack(
-        "{s:o, s:i, s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:f}", "model",
-        json_from_text(name, strlen(name)), "threads", b->runner.info.n_threads, "repeat", b->args->repeat,
-        "prefill", prefill_json(b, b->results), "decode", decode_json(b, b->results), "memory",
-        "weights_bytes", (json_int_t)b->runner.info.weights_bytes, "tables_bytes",
-        (json_int_t)b->runner.info.tables_bytes, "kv_bytes", (json_int_t)b->stats.kv_bytes, "scratch_bytes",
-        (json_int_t)b->stats.scratch_bytes, "peak_rss_bytes", (json_int_t)b->peak_rss_bytes, "load_ms",
-        b->runner.load_seconds * 1e3));
+        "{s:o, s:i, s:s, s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:f}", "model",
+        json_from_text(name, strlen(name)), "threads", b->runner.info.n_threads, "kernels",
+        b->runner.info.kernels, "repeat", b->args->repeat, "prefill", prefill_json(b, b->results), "decode",
+        decode_json(b, b->results), "memory", "weights_bytes", (json_int_t)b->runner.info.weights_bytes,
+        "tables_bytes", (json_int_t)b->runner.info.tables_bytes, "kv_bytes", (json_int_t)b->stats.kv_bytes,
+        "scratch_bytes", (json_int_t)b->stats.scratch_bytes, "peak_rss_bytes", (json_int_t)b->peak_rss_bytes,
+        "load_ms", b->runner.load_seconds * 1e3));
     if (b->n_results > 1) json_object_set(object, "depths", depths);
     json_decref(depths);
     json_print(object);
@@ -206,8 +206,8 @@ static void print_table(const bench *b) {
         rss[TERM_BYTES_MAX];
     const char *name = runner_name(&b->runner);
     term_print_escaped(stdout, name, strlen(name));
-    printf(", %d %s, median of %d\n\n", b->runner.info.n_threads,
-           b->runner.info.n_threads == 1 ? "thread" : "threads", b->args->repeat);
+    printf(", %d %s, %s, median of %d\n\n", b->runner.info.n_threads,
+           b->runner.info.n_threads == 1 ? "thread" : "threads", b->runner.info.kernels, b->args->repeat);
     printf("%s%-8s %8s %8s %10s   %s%s\n", term_bold(stdout), "", "depth", "tokens", "tokens/s", "spread",
            term_plain(stdout));
     for (size_t i = 0; i < b->n_results; i++) {

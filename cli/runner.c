@@ -36,9 +36,10 @@ static void print_plan(const runner *r, int n_ctx, uint64_t kv_bytes, uint64_t s
     const char *name = runner_name(r);
     fputs(term_dim(stderr), stderr);
     term_print_shortened(stderr, name, strlen(name), 40);
-    fprintf(stderr, ": %d %s; memory: weights %s + tables %s + KV at most %s", r->info.n_threads,
-            r->info.n_threads == 1 ? "thread" : "threads", term_bytes(r->info.weights_bytes, weights),
-            term_bytes(r->info.tables_bytes, tables), term_bytes(kv_bytes, kv));
+    fprintf(stderr, ": %d %s, %s; memory: weights %s + tables %s + KV at most %s", r->info.n_threads,
+            r->info.n_threads == 1 ? "thread" : "threads", r->info.kernels,
+            term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
+            term_bytes(kv_bytes, kv));
     if (n_ctx > 0) fprintf(stderr, " (%d tokens)", n_ctx);
     fprintf(stderr, " + scratch %s = %s%s\n", term_bytes(scratch_bytes, scratch),
             term_bytes(r->info.weights_bytes + r->info.tables_bytes + kv_bytes + scratch_bytes, total),

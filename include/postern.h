@@ -96,11 +96,12 @@ typedef struct pn_model_info {
     int n_layer, n_embd, n_head, n_head_kv, head_dim, n_vocab;
     int n_ctx_train;
     int n_threads;
-    int32_t bos_id, eos_id;          /* -1 when the file names none */
-    bool has_chat_template;          /* the file has one that works; otherwise postern uses a default */
-    const char *template_note;       /* why, and which default; "" when has_chat_template. Lives like name */
-    uint64_t tables_bytes;           /* vocabulary, chat template and what else stands beside the weights */
-    uint64_t weights_bytes;          /* tensor data, mapped */
+    const char *kernels;       /* the instruction set in use: "scalar", "avx2", "avx512"; PN_CPU masks it */
+    int32_t bos_id, eos_id;    /* -1 when the file names none */
+    bool has_chat_template;    /* the file has one that works; otherwise postern uses a default */
+    const char *template_note; /* why, and which default; "" when has_chat_template. Lives like name */
+    uint64_t tables_bytes;     /* vocabulary, chat template and what else stands beside the weights */
+    uint64_t weights_bytes;    /* tensor data, mapped */
     uint64_t decode_bytes_per_token; /* weight bytes that one decoded token reads */
     uint64_t kv_bytes_per_token;     /* at f16, as held; windowed layers read less of it */
 } pn_model_info;

@@ -9,19 +9,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
+/* Lowest step first. */
 static const struct {
-    uint32_t bit;
+    uint32_t bit, with_lower;
     const char *name;
-} features[] = {{PN_CPU_AVX2, "avx2"}};
+} features[] = {
+    {0, 0, "scalar"},
+    {PN_CPU_AVX2, PN_CPU_AVX2, "avx2"},
+    {PN_CPU_AVX512, PN_CPU_AVX512 | PN_CPU_AVX2, "avx512"},
+};
 
 #define N_FEATURES (sizeof features / sizeof features[0])
 
-const char *pn_cpu_feature_name(uint32_t bit) {
-    for (size_t i = 0; i < N_FEATURES; i++)
-        if (features[i].bit == bit) return features[i].name;
-    return NULL;
+const char *pn_cpu_feature_name(uint32_t mask) {
+    size_t i = N_FEATURES - 1;
+    while (i > 0 && !(mask & features[i].bit))
+        i--;
+    return features[i].name;
 }
 
 #if defined(__x86_64__)
@@ -38,29 +45,52 @@ static uint32_t detect(void) {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
         has_f16c())
         found |= PN_CPU_AVX2;
+    /* The compiler's run-time also asks whether the system saves the wide registers. */
+    if (found && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        found |= PN_CPU_AVX512;
 #endif
     return found;
 }
 
-/* Bits of the features that a comma-separated list names; unknown names keep nothing. */
-static uint32_t listed(const char *list) {
+/* Index of the feature spelled so, N_FEATURES for none. */
+static size_t find_feature(const char *name, size_t len) {
+    size_t i = 0;
+    while (i < N_FEATURES &&
+           !(strlen(features[i].name) == len && strncasecmp(features[i].name, name, len) == 0))
+        i++;
+    return i;
+}
+
+/* Features that a comma-separated list keeps; *unknown is the first word that is no name, or NULL. */
+static uint32_t listed(const char *list, const char **unknown) {
     uint32_t mask = 0;
+    *unknown = NULL;
     while (*list) {
-        size_t len = strcspn(list, ",");
-        for (size_t i = 0; i < N_FEATURES; i++)
-            if (strlen(features[i].name) == len && memcmp(features[i].name, list, len) == 0)
-                mask |= features[i].bit;
+        size_t len = strcspn(list, ","), i = find_feature(list, len);
+        if (i < N_FEATURES)
+            mask |= features[i].with_lower;
+        else if (!*unknown)
+            *unknown = list;
         list += len + (list[len] == ',');
     }
     return mask;
+}
+
+pn_status pn_cpu_check(pn_error *err) {
+    const char *list = getenv("PN_CPU"), *unknown = NULL;
+    if (list) listed(list, &unknown);
+    if (!unknown) return PN_OK;
+    return pn_fail(err, PN_ERR_ARGUMENT, "PN_CPU names \"%.*s\": known are scalar, avx2 and avx512",
+                   (int)strcspn(unknown, ","), unknown);
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t host_features;
 
 static void init_host_features(void) {
-    const char *keep = getenv("PN_CPU");
-    host_features = detect() & (keep ? listed(keep) : UINT32_MAX);
+    const char *list = getenv("PN_CPU"), *unknown;
+    host_features = detect() & (list && *list ? listed(list, &unknown) : UINT32_MAX);
 }
 
 uint32_t pn_cpu_features(void) {

@@ -200,6 +200,12 @@ static pn_status make_trusted(const pn_model *m, json_t **out, pn_error *err) {
     return PN_OK;
 }
 
+/* A message that only gives a line does not say what the line is of; one that a template raised itself does.
+ */
+static void name_template(pn_error *err) {
+    if (err && strncmp(err->message, "line ", 5) == 0) pn_error_prefix(err, "chat template");
+}
+
 static pn_status render(const pn_model *m, const char *messages_json, const pn_chat_options *o,
                         pn_rendering *out, pn_error *err) {
     pn_template *given = NULL;
@@ -216,6 +222,7 @@ static pn_status render(const pn_model *m, const char *messages_json, const pn_c
                                .limits.max_output_bytes = MAX_PROMPT_BYTES};
     status = pn_template_render(given ? given : m->chat_template, &input, out, err);
 done:
+    if (status != PN_OK) name_template(err);
     json_decref(trusted);
     json_decref(variables);
     pn_template_free(given);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
+#include "base/cpu.h"
+
 static void destroy(pn_model *m) {
     pn_pool_free(m->pool);
     pn_template_free(m->chat_template);
@@ -30,6 +32,7 @@ static pn_status fill_info(pn_model *m, pn_error *err) {
     info->n_vocab = d->n_vocab;
     info->n_ctx_train = d->h.n_ctx_train;
     info->n_threads = pn_pool_threads(m->pool);
+    info->kernels = pn_cpu_feature_name(pn_cpu_features());
     info->bos_id = m->roles.bos;
     info->eos_id = m->roles.eos;
     info->has_chat_template = info->template_note[0] == '\0';
@@ -78,6 +81,7 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
     pn_arena_init(&m->strings, 0);
     m->kernels = pn_kernels_host();
     pn_status status;
+    PN_TRY_GOTO(status, pn_cpu_check(err), fail);
     PN_TRY_GOTO(status, open_decoder(m, path, err), fail);
     status = open_text(m, err);
     if (status != PN_OK) {

@@ -10,11 +10,14 @@
 void pn_kernels_fill_scalar(pn_kernels *table);
 /* Replaces the slots that the instruction set does faster. */
 void pn_kernels_fill_avx2(pn_kernels *table);
+void pn_kernels_fill_avx512(pn_kernels *table); /* on top of avx2 */
 
-/* pn_<slot>_scalar for every slot; pn_<slot>_avx2 for those that the folder's table.c names. */
+/* pn_<slot>_scalar for every slot; pn_<slot>_avx2 and pn_<slot>_avx512 for those that the folder's table.c
+ * names. */
 #define PN_KERNEL_DECLARE(slot, class, ret, params)                                                          \
     ret pn_##slot##_scalar params;                                                                           \
-    ret pn_##slot##_avx2 params;
+    ret pn_##slot##_avx2 params;                                                                             \
+    ret pn_##slot##_avx512 params;
 PN_KERNEL_SLOTS(PN_KERNEL_DECLARE)
 #undef PN_KERNEL_DECLARE
 

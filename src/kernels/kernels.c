@@ -9,7 +9,9 @@
 void pn_kernels_init(pn_kernels *table, uint32_t features) {
     pn_kernels_fill_scalar(table);
 #if defined(__x86_64__)
-    if (features & PN_CPU_AVX2) pn_kernels_fill_avx2(table);
+    if (!(features & PN_CPU_AVX2)) return;
+    pn_kernels_fill_avx2(table);
+    if (features & PN_CPU_AVX512) pn_kernels_fill_avx512(table);
 #else
     (void)features;
 #endif

@@ -9,7 +9,7 @@
    Within one table every slot is deterministic: an output element depends only on its own inputs, never on
    how many rows, tokens, heads or keys the same call handles. That is what makes chunked, cached and threaded
    runs bit-equal. A variant keeps this by one order of adding for all its tiles: product k goes to partial
-   sum k mod 8, in order of k, and the eight are added in pairs.
+   sum k mod 8 (mod 16 with vectors of 16), in order of k, and these are added in pairs.
 
    No slot reads or writes outside its operands; no operand needs to be aligned; n, n_row, n_tok, n_head,
    n_key, k and dim may be 0 except where it is said. NaN in, NaN out. */

@@ -48,6 +48,7 @@ class ModelInfo(c.Structure):
         ("n_vocab", c.c_int),
         ("n_ctx_train", c.c_int),
         ("n_threads", c.c_int),
+        ("kernels", c.c_char_p),
         ("bos_id", c.c_int32),
         ("eos_id", c.c_int32),
         ("has_chat_template", c.c_bool),

@@ -191,7 +191,7 @@ def test_stats_and_plan_go_to_standard_error(postern, tiny):
     done = postern("run", tiny, "-p", "Hello", "-n", "4", "--stats", "--seed", "5")
     assert output(done) == output(postern("run", tiny, "-p", "Hello", "-n", "4", "--seed", "5"))
     first, *rest = done.stderr.splitlines()
-    assert re.search(r"\d+ threads?; memory: weights .* \+ KV at most .* \+ scratch .* = ", first)
+    assert re.search(r"\d+ threads?, \w+; memory: weights .* \+ KV at most .* \+ scratch .* = ", first)
     assert [line.split()[0] for line in rest] == ["load", "prefill", "decode", "context", "memory", "seed"]
     assert rest[-1].split()[1] == "5"
 
@@ -371,7 +371,7 @@ def test_inspect(postern, tiny, smollm2):
 def test_bench(postern, tiny):
     options = ["--prompt-tokens", "16", "--gen-tokens", "4", "--repeat", "2", "--threads", "1"]
     bench = json.loads(output(postern("bench", tiny, *options, "--depth", "8,20", "--json", "--kv-type", "f32")))
-    assert set(bench) == {"model", "threads", "repeat", "prefill", "decode", "memory", "load_ms", "depths"}
+    assert set(bench) == {"model", "threads", "kernels", "repeat", "prefill", "decode", "memory", "load_ms", "depths"}
     assert bench["threads"] == 1 and [entry["depth"] for entry in bench["depths"]] == [8, 20]
     for entry in [bench, *bench["depths"]]:
         prefill, decode = entry["prefill"], entry["decode"]

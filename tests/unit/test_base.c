@@ -214,6 +214,28 @@ static void impossible_thread_counts_are_refused(void **state) {
     assert_true(pn_cpu_usable_threads() >= 1);
 }
 
+static void a_misspelt_instruction_set_is_named(void **state) {
+    (void)state;
+    static const char *const good[] = {"", "scalar", "avx2", "AVX512", "avx2,avx512"};
+    const char *set = getenv("PN_CPU");
+    char *before = set ? strdup(set) : NULL;
+    pn_error err;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        setenv("PN_CPU", good[i], 1);
+        assert_int_equal(pn_cpu_check(NULL), PN_OK);
+    }
+    setenv("PN_CPU", "avx2,sse9", 1);
+    assert_int_equal(pn_cpu_check(&err), PN_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "\"sse9\""));
+    if (before)
+        setenv("PN_CPU", before, 1);
+    else
+        unsetenv("PN_CPU");
+    free(before);
+    assert_string_equal(pn_cpu_feature_name(0), "scalar");
+    assert_string_equal(pn_cpu_feature_name(PN_CPU_AVX2 | PN_CPU_AVX512), "avx512");
+}
+
 static void the_generator_matches_its_published_stream(void **state) {
     (void)state;
     /* splitmix64 from state 0 begins 0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f,
@@ -247,6 +269,7 @@ int main(void) {
         cmocka_unit_test(every_item_is_done_exactly_once),
         cmocka_unit_test(callers_take_turns),
         cmocka_unit_test(impossible_thread_counts_are_refused),
+        cmocka_unit_test(a_misspelt_instruction_set_is_named),
         cmocka_unit_test(the_generator_matches_its_published_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
