@@ -278,11 +278,6 @@ pn_str pn_tokenizer_piece(const pn_tokenizer *tok, int32_t id) {
     return pn_vocab_piece(&tok->vocab, id);
 }
 
-pn_token_kind pn_tokenizer_kind(const pn_tokenizer *tok, int32_t id) {
-    if (id < 0 || (size_t)id >= tok->vocab.n) return PN_TOKEN_UNKNOWN;
-    return pn_vocab_kind(&tok->vocab, id);
-}
-
 bool pn_tokenizer_is_end(const pn_tokenizer *tok, int32_t id) {
     for (size_t i = 0; i < tok->n_ends; i++) {
         if (tok->ends[i] == id) return true;

@@ -74,7 +74,6 @@ pn_status pn_tokenizer_decode(const pn_tokenizer *tok, const int32_t *ids, size_
 int32_t pn_tokenizer_find(const pn_tokenizer *tok, pn_str piece);
 /* The token's own spelling in the vocabulary (borrowed), empty for an id out of range. */
 pn_str pn_tokenizer_piece(const pn_tokenizer *tok, int32_t id);
-pn_token_kind pn_tokenizer_kind(const pn_tokenizer *tok, int32_t id);
 /* Whether generation ends here: EOS, EOT or EOM of the spec, or a control or user-defined token of a known
    end-of-turn spelling (<|im_end|>, <end_of_turn>, <|eot_id|>, …; one table). */
 bool pn_tokenizer_is_end(const pn_tokenizer *tok, int32_t id);
