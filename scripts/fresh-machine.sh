@@ -73,8 +73,9 @@ done
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
-git clone --quiet --no-hardlinks "$repository" "$home/postern"
+mkdir -p "$root/srv"
+git clone --quiet --no-hardlinks "$repository" "$root/srv/postern"
 
 step "make, which the README asks for" sh -c 'apt-get -q update && apt-get -q install -y --no-install-recommends make'
-step "make run" make -C /root/postern run ARGS='-p "Say hello" -n 50'
-step "make test" make -C /root/postern test
+step "make run" make -C /srv/postern run ARGS='-p "Say hello" -n 50'
+step "make test" make -C /srv/postern test
