@@ -53,12 +53,23 @@ static int planned_context(const runner *r) {
     return r->info.n_ctx_train > 0 && r->info.n_ctx_train < 4096 ? r->info.n_ctx_train : 4096;
 }
 
+/* The cache grows with the text, so a plan that does not fit is no reason to refuse. */
+static void warn_of_memory(const runner *r, uint64_t kv_bytes, uint64_t scratch_bytes) {
+    char wanted[TERM_BYTES_MAX], there[TERM_BYTES_MAX], per_1024[TERM_BYTES_MAX];
+    uint64_t available = pn_memory_available(), all = r->info.weights_bytes + kv_bytes + scratch_bytes;
+    if (available == 0 || all <= available) return;
+    cli_warn("a full context takes %s, but only %s of memory is free; --ctx lowers it by %s per 1024 tokens",
+             term_bytes(all, wanted), term_bytes(available, there),
+             term_bytes(kv_bytes * 1024 / (uint64_t)planned_context(r), per_1024));
+}
+
 int runner_start(runner *r, bool announce) {
     pn_error err = {0};
     uint64_t kv_bytes, scratch_bytes;
     pn_status status = pn_session_plan(r->model, &r->session_options, &kv_bytes, &scratch_bytes, &err);
     if (status == PN_OK) {
         if (announce) print_plan(r, planned_context(r), kv_bytes, scratch_bytes);
+        warn_of_memory(r, kv_bytes, scratch_bytes);
         status = pn_session_create(r->model, &r->session_options, &r->session, &err);
     }
     return status == PN_OK ? CLI_OK : cli_fail(&err);

@@ -278,6 +278,10 @@ PN_API pn_status pn_generate(pn_session *session, const int32_t *prompt, size_t 
 /* ---- machine
  * --------------------------------------------------------------------------------------------------- */
 
+/* Bytes that this process may still use: the least of the system's available memory and of what its control
+   groups leave; file pages, as mapped weights are, count as free. 0 when nothing tells. */
+PN_API uint64_t pn_memory_available(void);
+
 /* Reads memory as decode does, several streams per thread, and gives the best of a few rounds in GB/s (1e9).
    Takes about half a second and 256 MiB per call. n_threads 0: as for pn_model_open. */
 PN_API pn_status pn_measure_bandwidth(int n_threads, double *gb_per_s, pn_error *err);

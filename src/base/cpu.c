@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
 
+#include "base/cgroup.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -121,80 +123,27 @@ static int affinity_threads(void) {
     return 1;
 }
 
-static int smaller_quota(int best, long long quota, long long period) {
-    if (quota <= 0 || period <= 0) return best;
+/* cpu.max holds "QUOTA PERIOD" or "max PERIOD"; v1 has a file for each and -1 for none. */
+static void tighten(void *user, const char *dir, bool v2) {
+    int *best = user;
+    char line[128], period_line[64];
+    long long quota = 0, period = 0;
+    if (v2 && pn_cgroup_read_line(dir, "cpu.max", line, sizeof line)) {
+        if (sscanf(line, "%lld %lld", &quota, &period) != 2) return;
+    } else if (!v2 && pn_cgroup_read_line(dir, "cpu.cfs_quota_us", line, sizeof line) &&
+               pn_cgroup_read_line(dir, "cpu.cfs_period_us", period_line, sizeof period_line)) {
+        quota = atoll(line);
+        period = atoll(period_line);
+    }
+    if (quota <= 0 || period <= 0) return;
     long long n = quota / period;
-    if (n < 1) n = 1;
-    return n < best ? (int)n : best;
-}
-
-/* One line of a small control file; false when there is none. */
-static int read_line(const char *path, char *line, int size) {
-    FILE *file = fopen(path, "re");
-    if (!file) return 0;
-    int ok = fgets(line, size, file) != NULL;
-    fclose(file);
-    return ok;
-}
-
-/* cgroup v2: cpu.max holds "QUOTA PERIOD" or "max PERIOD"; every ancestor of our group may hold a tighter
- * one. */
-static int quota_v2(const char *group, int best) {
-    char dir[1024];
-    snprintf(dir, sizeof dir, "/sys/fs/cgroup%s", strcmp(group, "/") == 0 ? "" : group);
-    for (;;) {
-        char path[1100], line[128];
-        long long quota, period;
-        snprintf(path, sizeof path, "%s/cpu.max", dir);
-        if (read_line(path, line, sizeof line) && sscanf(line, "%lld %lld", &quota, &period) == 2)
-            best = smaller_quota(best, quota, period);
-        char *slash = strrchr(dir, '/');
-        if (strcmp(dir, "/sys/fs/cgroup") == 0 || !slash) return best;
-        *slash = '\0';
-    }
-}
-
-/* cgroup v1: in a container the controller's mount shows our own group at its root. */
-static int quota_v1(const char *group, int best) {
-    const char *const dirs[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};
-    const char *const groups[] = {group, ""};
-    for (int d = 0; d < 2; d++)
-        for (int g = 0; g < 2; g++) {
-            char path[1200], quota[64], period[64];
-            snprintf(path, sizeof path, "%s%s/cpu.cfs_quota_us", dirs[d], groups[g]);
-            if (!read_line(path, quota, sizeof quota)) continue;
-            snprintf(path, sizeof path, "%s%s/cpu.cfs_period_us", dirs[d], groups[g]);
-            if (read_line(path, period, sizeof period))
-                best = smaller_quota(best, atoll(quota), atoll(period));
-        }
-    return best;
-}
-
-static int cgroup_threads(int best) {
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (!file) return best;
-    char line[1200];
-    while (fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = '\0';
-        /* "0::/path" is v2; "4:cpu,cpuacct:/path" is v1. */
-        char *controllers = strchr(line, ':');
-        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!group) continue;
-        *group++ = '\0';
-        controllers++;
-        if (*controllers == '\0') best = quota_v2(group, best);
-        if (strcmp(controllers, "cpu") == 0 || strncmp(controllers, "cpu,", 4) == 0 ||
-            strstr(controllers, ",cpu"))
-            best = quota_v1(group, best);
-    }
-    fclose(file);
-    return best;
+    if (n < *best) *best = n < 1 ? 1 : (int)n;
 }
 
 int pn_cpu_usable_threads(void) {
     int n = affinity_threads();
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > 0 && online < n) n = (int)online;
-    n = cgroup_threads(n);
+    pn_cgroup_walk("cpu", tighten, &n);
     return n < 1 ? 1 : n;
 }

@@ -337,6 +337,12 @@ static void a_cancel_stops_one_call_even_when_it_comes_late(void **state) {
     pn_model_close(model);
 }
 
+static void free_memory_is_within_what_the_machine_has(void **state) {
+    (void)state;
+    uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    assert_in_range(pn_memory_available(), 1, total);
+}
+
 static void the_plan_is_what_is_used(void **state) {
     (void)state;
     for (size_t p = 0; p < 2; p++) {
@@ -549,6 +555,7 @@ int main(void) {
         cmocka_unit_test(bad_requests_are_refused_and_lose_nothing),
         cmocka_unit_test(cancelling_keeps_a_valid_timeline),
         cmocka_unit_test(a_cancel_stops_one_call_even_when_it_comes_late),
+        cmocka_unit_test(free_memory_is_within_what_the_machine_has),
         cmocka_unit_test(the_plan_is_what_is_used),
         cmocka_unit_test(control_tokens_in_messages_stay_text),
         cmocka_unit_test(a_prompt_has_one_bos),

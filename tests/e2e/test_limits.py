@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What containers do to a process: quotas of control groups, CPU affinity."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def group(request):
+    """A function that makes a v1 control group of this process's own under a controller; skipped where that may not be."""
+    made = []
+
+    def make(controller, settings):
+        base = Path("/sys/fs/cgroup") / controller
+        if not os.access(base / "cgroup.procs", os.W_OK):
+            pytest.skip(f"no v1 {controller} control group to write to")
+        folder = base / f"postern-test-{os.getpid()}"
+        folder.mkdir()
+        made.append(folder)
+        for name, value in settings.items():
+            (folder / name).write_text(str(value))
+        return folder
+
+    yield make
+    for folder in made:
+        folder.rmdir()
+
+
+def run_in(folder, *command):
+    script = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
+    return subprocess.run(["sh", "-c", script, folder, *command], capture_output=True, text=True, timeout=120)
+
+
+def threads_of(done):
+    return int(re.search(r"(\d+) threads?,", done.stderr).group(1))
+
+
+def test_affinity_bounds_the_threads(postern_bin, tiny_models):
+    command = [postern_bin, "run", tiny_models["llama-gqa"], "-p", "a", "-n", "1", "-v"]
+    first = min(os.sched_getaffinity(0))
+    one = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, preexec_fn=lambda: os.sched_setaffinity(0, {first})
+    )
+    assert threads_of(one) == 1
+
+
+def test_a_cpu_quota_is_rounded_down(postern_bin, tiny_models, group):
+    folder = group("cpu", {"cpu.cfs_period_us": 100000, "cpu.cfs_quota_us": 190000})
+    assert threads_of(run_in(folder, postern_bin, "run", tiny_models["llama-gqa"], "-p", "a", "-n", "1", "-v")) == 1
+
+
+def test_a_plan_beyond_the_memory_limit_is_warned_of(postern_bin, smollm2, group):
+    folder = group("memory", {"memory.limit_in_bytes": 160 << 20})
+    command = [postern_bin, "run", smollm2, "-p", "a", "-n", "1"]
+    large = run_in(folder, *command, "--ctx", "8192", "--kv-type", "f32")
+    small = run_in(folder, *command, "--ctx", "512")
+    assert large.returncode == 0 and "of memory is free" in large.stderr
+    assert small.returncode == 0 and "of memory is free" not in small.stderr
