@@ -30,46 +30,40 @@ const char *runner_name(const runner *r) {
     return slash != NULL ? slash + 1 : r->path;
 }
 
-static void print_plan(const runner *r, int n_ctx, uint64_t kv_bytes, uint64_t scratch_bytes) {
+static void print_plan(const runner *r, const pn_plan *plan) {
     char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX],
         total[TERM_BYTES_MAX];
     const char *name = runner_name(r);
+    uint64_t all = r->info.weights_bytes + r->info.tables_bytes + plan->kv_bytes + plan->scratch_bytes;
     fputs(term_dim(stderr), stderr);
     term_print_shortened(stderr, name, strlen(name), 40);
-    fprintf(stderr, ": %d %s, %s; memory: weights %s + tables %s + KV at most %s", r->info.n_threads,
-            r->info.n_threads == 1 ? "thread" : "threads", r->info.kernels,
+    fprintf(stderr,
+            ": %d %s, %s; memory: weights %s + tables %s + KV at most %s (%d tokens) + scratch %s = %s%s\n",
+            r->info.n_threads, r->info.n_threads == 1 ? "thread" : "threads", r->info.kernels,
             term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
-            term_bytes(kv_bytes, kv));
-    if (n_ctx > 0) fprintf(stderr, " (%d tokens)", n_ctx);
-    fprintf(stderr, " + scratch %s = %s%s\n", term_bytes(scratch_bytes, scratch),
-            term_bytes(r->info.weights_bytes + r->info.tables_bytes + kv_bytes + scratch_bytes, total),
-            term_plain(stderr));
-}
-
-/* The context that the library takes when none is asked for; postern.h, pn_session_options. */
-static int planned_context(const runner *r) {
-    int asked = r->session_options.n_ctx;
-    if (asked > 0) return asked;
-    return r->info.n_ctx_train > 0 && r->info.n_ctx_train < 4096 ? r->info.n_ctx_train : 4096;
+            term_bytes(plan->kv_bytes, kv), plan->n_ctx, term_bytes(plan->scratch_bytes, scratch),
+            term_bytes(all, total), term_plain(stderr));
 }
 
 /* The cache grows with the text, so a plan that does not fit is no reason to refuse. */
-static void warn_of_memory(const runner *r, uint64_t kv_bytes, uint64_t scratch_bytes) {
+static void warn_of_memory(const runner *r, const pn_plan *plan) {
     char wanted[TERM_BYTES_MAX], there[TERM_BYTES_MAX], per_1024[TERM_BYTES_MAX];
-    uint64_t available = pn_memory_available(), all = r->info.weights_bytes + kv_bytes + scratch_bytes;
+    uint64_t available = pn_memory_available();
+    uint64_t all =
+        r->info.weights_bytes + plan->kv_bytes + plan->scratch_bytes; /* the tables are there already */
     if (available == 0 || all <= available) return;
     cli_warn("a full context takes %s, but only %s of memory is free; --ctx lowers it by %s per 1024 tokens",
              term_bytes(all, wanted), term_bytes(available, there),
-             term_bytes(kv_bytes * 1024 / (uint64_t)planned_context(r), per_1024));
+             term_bytes(plan->kv_bytes * 1024 / (uint64_t)plan->n_ctx, per_1024));
 }
 
 int runner_start(runner *r, bool announce) {
     pn_error err = {0};
-    uint64_t kv_bytes, scratch_bytes;
-    pn_status status = pn_session_plan(r->model, &r->session_options, &kv_bytes, &scratch_bytes, &err);
+    pn_plan plan;
+    pn_status status = pn_session_plan(r->model, &r->session_options, &plan, &err);
     if (status == PN_OK) {
-        if (announce) print_plan(r, planned_context(r), kv_bytes, scratch_bytes);
-        warn_of_memory(r, kv_bytes, scratch_bytes);
+        if (announce) print_plan(r, &plan);
+        warn_of_memory(r, &plan);
         status = pn_session_create(r->model, &r->session_options, &r->session, &err);
     }
     return status == PN_OK ? CLI_OK : cli_fail(&err);

@@ -22,8 +22,7 @@
 extern "C" {
 #endif
 
-/* Until 1.0 a minor version may add fields to structs; the library's SOVERSION changes with it. Structs are
-   zeroed by the caller, and zero means the default, except where a field says otherwise. */
+/* Until 1.0 a minor version may add fields to structs; the library's SOVERSION changes with it. */
 #define PN_VERSION_STRING "0.1.0"
 
 #if defined(__GNUC__)
@@ -103,7 +102,6 @@ typedef struct pn_model_info {
     uint64_t tables_bytes;     /* vocabulary, chat template and what else stands beside the weights */
     uint64_t weights_bytes;    /* tensor data, mapped */
     uint64_t decode_bytes_per_token; /* weight bytes that one decoded token reads */
-    uint64_t kv_bytes_per_token;     /* at f16, as held; windowed layers read less of it */
 } pn_model_info;
 PN_API void pn_model_get_info(const pn_model *model, pn_model_info *out);
 
@@ -182,10 +180,14 @@ typedef struct pn_session_stats {
 } pn_session_stats;
 PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *out);
 
-/* Bytes that a session of n_ctx tokens will hold at most, for printing before it is created. options as for
- * create. */
-PN_API pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, uint64_t *kv_bytes,
-                                 uint64_t *scratch_bytes, pn_error *err);
+/* What a session with these options (as for create) will be, for printing before it is created. */
+typedef struct pn_plan {
+    int n_ctx;              /* the default filled in */
+    uint64_t kv_bytes;      /* with a full context */
+    uint64_t scratch_bytes; /* from the start */
+} pn_plan;
+PN_API pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
+                                 pn_error *err);
 
 /* Called after each chunk of long work: n_done of the n_total tokens that this sync has to compute are there.
  */

@@ -12,7 +12,7 @@
 
 static uint64_t read_number(const char *dir, const char *name) {
     char line[64];
-    if (!pn_cgroup_read_line(dir, name, line, sizeof line) || strncmp(line, "max", 3) == 0) return UINT64_MAX;
+    if (!pn_control_line(dir, name, line, sizeof line) || strncmp(line, "max", 3) == 0) return UINT64_MAX;
     return strtoull(line, NULL, 10);
 }
 
@@ -21,14 +21,14 @@ static void tighten(void *user, const char *dir, bool v2) {
     uint64_t limit = read_number(dir, v2 ? "memory.max" : "memory.limit_in_bytes");
     uint64_t used = read_number(dir, v2 ? "memory.current" : "memory.usage_in_bytes");
     if (limit == UINT64_MAX || used == UINT64_MAX) return;
-    uint64_t files = pn_cgroup_read_key(dir, "memory.stat", v2 ? "inactive_file" : "total_inactive_file") +
-                     pn_cgroup_read_key(dir, "memory.stat", v2 ? "active_file" : "total_active_file");
+    uint64_t files = pn_control_number(dir, "memory.stat", v2 ? "inactive_file" : "total_inactive_file") +
+                     pn_control_number(dir, "memory.stat", v2 ? "active_file" : "total_active_file");
     uint64_t held = used > files ? used - files : 0, left = limit > held ? limit - held : 0;
     if (left < *best) *best = left;
 }
 
 uint64_t pn_memory_available(void) {
-    uint64_t kib = pn_cgroup_read_key("/proc", "meminfo", "MemAvailable:");
+    uint64_t kib = pn_control_number("/proc", "meminfo", "MemAvailable:");
     uint64_t best = kib ? kib * 1024 : UINT64_MAX;
     pn_cgroup_walk("memory", tighten, &best);
     return best == UINT64_MAX ? 0 : best;

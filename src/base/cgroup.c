@@ -59,7 +59,7 @@ static FILE *open_in(const char *dir, const char *name) {
     return fopen(path, "re");
 }
 
-bool pn_cgroup_read_line(const char *dir, const char *name, char *line, int size) {
+bool pn_control_line(const char *dir, const char *name, char *line, int size) {
     FILE *file = open_in(dir, name);
     if (!file) return false;
     bool ok = fgets(line, size, file) != NULL;
@@ -67,7 +67,7 @@ bool pn_cgroup_read_line(const char *dir, const char *name, char *line, int size
     return ok;
 }
 
-uint64_t pn_cgroup_read_key(const char *dir, const char *name, const char *key) {
+uint64_t pn_control_number(const char *dir, const char *name, const char *key) {
     FILE *file = open_in(dir, name);
     if (!file) return 0;
     char line[256], found[64];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control groups (v1 and v2): the folders whose files limit this process. */
+/* Control groups (v1 and v2): the folders whose files limit this process; and reading such small files of the
+   kernel's, in /proc too. */
 #ifndef PN_BASE_CGROUP_H
 #define PN_BASE_CGROUP_H
 
@@ -14,8 +15,8 @@ typedef void (*pn_cgroup_fn)(void *user, const char *dir, bool v2);
 void pn_cgroup_walk(const char *controller, pn_cgroup_fn fn, void *user);
 
 /* The first line of dir/name; false when there is none. */
-bool pn_cgroup_read_line(const char *dir, const char *name, char *line, int size);
+bool pn_control_line(const char *dir, const char *name, char *line, int size);
 /* The number on the line "key NUMBER" of dir/name, 0 when there is none. */
-uint64_t pn_cgroup_read_key(const char *dir, const char *name, const char *key);
+uint64_t pn_control_number(const char *dir, const char *name, const char *key);
 
 #endif

@@ -128,10 +128,10 @@ static void tighten(void *user, const char *dir, bool v2) {
     int *best = user;
     char line[128], period_line[64];
     long long quota = 0, period = 0;
-    if (v2 && pn_cgroup_read_line(dir, "cpu.max", line, sizeof line)) {
+    if (v2 && pn_control_line(dir, "cpu.max", line, sizeof line)) {
         if (sscanf(line, "%lld %lld", &quota, &period) != 2) return;
-    } else if (!v2 && pn_cgroup_read_line(dir, "cpu.cfs_quota_us", line, sizeof line) &&
-               pn_cgroup_read_line(dir, "cpu.cfs_period_us", period_line, sizeof period_line)) {
+    } else if (!v2 && pn_control_line(dir, "cpu.cfs_quota_us", line, sizeof line) &&
+               pn_control_line(dir, "cpu.cfs_period_us", period_line, sizeof period_line)) {
         quota = atoll(line);
         period = atoll(period_line);
     }

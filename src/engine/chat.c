@@ -20,16 +20,16 @@ static const struct {
      "{{ m.content | trim }}{{ '<end_of_turn>\\n' }}"
      "{% endif %}{% endfor %}"
      /* A system message that no user turn follows is a turn of the user's. */
-     "{% if ns.system %}{{ '<start_of_turn>user\\n' }}{{ ns.system | trim }}{{ '<end_of_turn>\\n' }}{% endif "
-     "%}"
+     "{% if ns.system %}{{ '<start_of_turn>user\\n' }}"
+     "{{ ns.system | trim }}{{ '<end_of_turn>\\n' }}{% endif %}"
      "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"},
     {"<|im_start|>", "the ChatML format",
-     "{% for m in messages %}{{ '<|im_start|>' }}{{ m.role }}{{ '\\n' }}{{ m.content }}{{ '<|im_end|>\\n' "
-     "}}{% endfor %}"
+     "{% for m in messages %}{{ '<|im_start|>' }}{{ m.role }}{{ '\\n' }}{{ m.content }}"
+     "{{ '<|im_end|>\\n' }}{% endfor %}"
      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"},
     {"<|start_header_id|>", "the Llama 3 turn format",
-     "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' }}{{ m.role }}{{ "
-     "'<|end_header_id|>\\n\\n' }}"
+     "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' }}{{ m.role }}"
+     "{{ '<|end_header_id|>\\n\\n' }}"
      "{{ m.content | trim }}{{ '<|eot_id|>' }}{% endfor %}"
      "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
     {NULL, "plain text with role names",
@@ -67,7 +67,7 @@ pn_status pn_chat_template_load(pn_model *m, const pn_gguf *file, pn_error *err)
         if (err) *err = why;
         return status;
     }
-    pn_error_prefix(&why, "the file's chat template cannot be used: %s", pn_status_name(status));
+    pn_error_prefix(&why, "the file's own cannot be used");
     return use_default(m, why.message, err);
 }
 
@@ -200,12 +200,6 @@ static pn_status make_trusted(const pn_model *m, json_t **out, pn_error *err) {
     return PN_OK;
 }
 
-/* A message that only gives a line does not say what the line is of; one that a template raised itself does.
- */
-static void name_template(pn_error *err) {
-    if (err && strncmp(err->message, "line ", 5) == 0) pn_error_prefix(err, "chat template");
-}
-
 static pn_status render(const pn_model *m, const char *messages_json, const pn_chat_options *o,
                         pn_rendering *out, pn_error *err) {
     pn_template *given = NULL;
@@ -222,7 +216,6 @@ static pn_status render(const pn_model *m, const char *messages_json, const pn_c
                                .limits.max_output_bytes = MAX_PROMPT_BYTES};
     status = pn_template_render(given ? given : m->chat_template, &input, out, err);
 done:
-    if (status != PN_OK) name_template(err);
     json_decref(trusted);
     json_decref(variables);
     pn_template_free(given);

@@ -38,11 +38,6 @@ static pn_status fill_info(pn_model *m, pn_error *err) {
     info->has_chat_template = info->template_note[0] == '\0';
     info->weights_bytes = pn_weights_bytes(d->weights);
     info->decode_bytes_per_token = pn_decoder_bytes_per_token(d);
-    pn_kv_shape shape = pn_decoder_kv_shape(d, PN_KV_F16);
-    uint64_t block_bytes;
-    if (!pn_kv_block_bytes(&shape, &block_bytes))
-        return pn_fail(err, PN_ERR_LIMIT, "the KV cache of this model does not fit in 64 bits");
-    info->kv_bytes_per_token = block_bytes / PN_KV_BLOCK;
     return PN_OK;
 }
 

@@ -91,9 +91,8 @@ static pn_status take_logits(pn_sampler *s, const float *logits, pn_error *err) 
     for (size_t i = 0; i < s->n_vocab; i++) {
         if (isnan(logits[i]))
             return pn_fail(err, PN_ERR_NUMERIC,
-                           "the model gave a NaN for token %zu: the weights are broken, or a value passed "
-                           "what a half holds and "
-                           "an f32 KV cache is needed",
+                           "the model gave a NaN for token %zu: its weights are broken, or a key or value "
+                           "passed what a half holds and the KV cache must be f32",
                            i);
         s->candidates[i] = (candidate){logits[i], (int32_t)i};
     }

@@ -34,8 +34,8 @@ static uint64_t fixed_bytes(const pn_model *model, size_t n_ctx) {
     return n_ctx * sizeof(int32_t) + n_vocab * sizeof(float) + pn_sampler_bytes(n_vocab);
 }
 
-pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, uint64_t *kv_bytes,
-                          uint64_t *scratch_bytes, pn_error *err) {
+pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
+                          pn_error *err) {
     pn_session_options o;
     PN_TRY(complete_options(model, options, &o, err));
     pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o.kv_type);
@@ -44,8 +44,8 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
         !pn_mul_u64(block_bytes, ((uint64_t)o.n_ctx + PN_KV_BLOCK - 1) / PN_KV_BLOCK, &kv) ||
         !pn_scratch_plan(model->decoder, (size_t)o.n_chunk, model->info.n_threads, &scratch))
         return pn_fail(err, PN_ERR_LIMIT, "a context of %d tokens does not fit in 64 bits", o.n_ctx);
-    *kv_bytes = kv;
-    *scratch_bytes = scratch + fixed_bytes(model, (size_t)o.n_ctx);
+    *out = (pn_plan){
+        .n_ctx = o.n_ctx, .kv_bytes = kv, .scratch_bytes = scratch + fixed_bytes(model, (size_t)o.n_ctx)};
     return PN_OK;
 }
 

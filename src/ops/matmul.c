@@ -12,6 +12,11 @@ static size_t n_panels(const pn_weight *weight) {
     return (weight->n_row + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS;
 }
 
+static size_t panel_rows(const pn_weight *weight, size_t panel) {
+    size_t row = panel * PN_PANEL_ROWS, left = weight->n_row > row ? weight->n_row - row : 0;
+    return left < PN_PANEL_ROWS ? left : PN_PANEL_ROWS;
+}
+
 static void add_bias(const pn_matmul_job *job, size_t row, size_t n_row, size_t n_tok) {
     for (size_t t = 0; t < n_tok; t++)
         for (size_t r = row; r < row + n_row; r++)
@@ -21,10 +26,8 @@ static void add_bias(const pn_matmul_job *job, size_t row, size_t n_row, size_t 
 /* Asks for the bytes of the next panel while this one is multiplied: a single linear stream with pauses in it
    does not keep the core's own prefetchers ahead. */
 static void prefetch_panel(const pn_weight *weight, size_t panel) {
-    size_t row = panel * PN_PANEL_ROWS, n_row = weight->n_row > row ? weight->n_row - row : 0;
-    if (n_row > PN_PANEL_ROWS) n_row = PN_PANEL_ROWS;
-    const uint8_t *src = weight->data + row * weight->row_bytes;
-    for (size_t i = 0; i < n_row * weight->row_bytes; i += 64)
+    const uint8_t *src = weight->data + panel * PN_PANEL_ROWS * weight->row_bytes;
+    for (size_t i = 0; i < panel_rows(weight, panel) * weight->row_bytes; i += 64)
         __builtin_prefetch(src + i, 0, 2);
 }
 
@@ -32,8 +35,7 @@ static void prefetch_panel(const pn_weight *weight, size_t panel) {
 static void do_panel(const struct matmul *m, const pn_matmul_job *job, size_t panel, float *scratch) {
     const pn_kernels *kernels = m->ops->kernels;
     const pn_weight *weight = job->weight;
-    size_t row = panel * PN_PANEL_ROWS, n_row = weight->n_row - row, n_col = weight->n_col;
-    if (n_row > PN_PANEL_ROWS) n_row = PN_PANEL_ROWS;
+    size_t row = panel * PN_PANEL_ROWS, n_row = panel_rows(weight, panel), n_col = weight->n_col;
     const uint8_t *src = weight->data + row * weight->row_bytes;
     const float *rows = scratch;
     if (m->n_tok == 1) prefetch_panel(weight, panel + 1);

@@ -11,8 +11,8 @@
 #include <utf8proc.h>
 
 static pn_status fail(pn_jlexer *lexer, size_t at, const char *message) {
-    return pn_fail_at(lexer->err, PN_ERR_FORMAT, at, "line %zu: %s", pn_jinja_line(lexer->source, at),
-                      message);
+    return pn_fail_at(lexer->err, PN_ERR_FORMAT, at, "chat template, line %zu: %s",
+                      pn_jinja_line(lexer->source, at), message);
 }
 
 /* ---- line ends and white space ---- */
@@ -438,7 +438,7 @@ static pn_status track_bracket(pn_jlexer *lexer, char c) {
     if (closing) {
         if (lexer->n_brackets == PN_JINJA_MAX_NESTING)
             return pn_fail_at(lexer->err, PN_ERR_LIMIT, lexer->pos,
-                              "line %zu: brackets nested deeper than %d",
+                              "chat template, line %zu: brackets nested deeper than %d",
                               pn_jinja_line(lexer->source, lexer->pos), PN_JINJA_MAX_NESTING);
         lexer->brackets[lexer->n_brackets++] = closing;
         return PN_OK;
@@ -504,8 +504,9 @@ static pn_status next_in_tag(pn_jlexer *lexer, pn_jtoken *out) {
     while (name_char(s, lexer->pos))
         lexer->pos += name_char(s, lexer->pos);
     if (lexer->pos - at > PN_JINJA_MAX_NAME)
-        return pn_fail_at(lexer->err, PN_ERR_LIMIT, at, "line %zu: a name is longer than %d bytes",
-                          pn_jinja_line(s, at), PN_JINJA_MAX_NAME);
+        return pn_fail_at(lexer->err, PN_ERR_LIMIT, at,
+                          "chat template, line %zu: a name is longer than %d bytes", pn_jinja_line(s, at),
+                          PN_JINJA_MAX_NAME);
     *out = (pn_jtoken){.kind = PN_JTOKEN_NAME, .at = at, .text = {s.data + at, lexer->pos - at}};
     return PN_OK;
 }

@@ -7,7 +7,8 @@
 
 void *pn_jparser_fail(pn_jparser *p, pn_status code, size_t at, const char *message) {
     if (p->status == PN_OK)
-        p->status = pn_fail_at(p->err, code, at, "line %zu: %s", pn_jinja_line(p->lexer.source, at), message);
+        p->status = pn_fail_at(p->err, code, at, "chat template, line %zu: %s",
+                               pn_jinja_line(p->lexer.source, at), message);
     return NULL;
 }
 

@@ -17,7 +17,8 @@ static pn_status fail_va(pn_jrun *run, pn_status code, const char *fmt, va_list 
     char message[sizeof((pn_error *)0)->message];
     vsnprintf(message, sizeof message, fmt, args);
     run->status = code;
-    return pn_fail_at(run->err, code, run->at, "line %zu: %s", pn_jinja_line(run->source, run->at), message);
+    return pn_fail_at(run->err, code, run->at, "chat template, line %zu: %s",
+                      pn_jinja_line(run->source, run->at), message);
 }
 
 pn_status pn_jrun_fail(pn_jrun *run, const char *fmt, ...) {

@@ -56,7 +56,6 @@ class ModelInfo(c.Structure):
         ("tables_bytes", c.c_uint64),
         ("weights_bytes", c.c_uint64),
         ("decode_bytes_per_token", c.c_uint64),
-        ("kv_bytes_per_token", c.c_uint64),
     ]
 
 
@@ -71,6 +70,10 @@ class ChatOptions(c.Structure):
 
 class SessionOptions(c.Structure):
     _fields_ = [("n_ctx", c.c_int), ("n_chunk", c.c_int), ("kv_type", c.c_int)]
+
+
+class Plan(c.Structure):
+    _fields_ = [("n_ctx", c.c_int), ("kv_bytes", c.c_uint64), ("scratch_bytes", c.c_uint64)]
 
 
 class SessionStats(c.Structure):
@@ -195,10 +198,7 @@ FUNCTIONS = {
     ),
     "pn_session_free": (None, [POINTER]),
     "pn_session_get_stats": (None, [POINTER, c.POINTER(SessionStats)]),
-    "pn_session_plan": (
-        STATUS,
-        [POINTER, c.POINTER(SessionOptions), c.POINTER(c.c_uint64), c.POINTER(c.c_uint64), c.POINTER(Error)],
-    ),
+    "pn_session_plan": (STATUS, [POINTER, c.POINTER(SessionOptions), c.POINTER(Plan), c.POINTER(Error)]),
     "pn_session_sync": (
         STATUS,
         [POINTER, c.POINTER(c.c_int32), c.c_size_t, ProgressFn, c.c_void_p, c.POINTER(Error)],
@@ -357,10 +357,10 @@ class Model(Handle):
         return Session(self, SessionOptions(n_ctx, n_chunk, kv_type))
 
     def session_plan(self, n_ctx=0, n_chunk=0, kv_type=KV_F16):
-        """(kv_bytes, scratch_bytes) of such a session at most."""
-        options, kv, scratch = SessionOptions(n_ctx, n_chunk, kv_type), c.c_uint64(), c.c_uint64()
-        self.library.call("pn_session_plan", self.pointer, c.byref(options), c.byref(kv), c.byref(scratch))
-        return kv.value, scratch.value
+        """The Plan of such a session."""
+        options, plan = SessionOptions(n_ctx, n_chunk, kv_type), Plan()
+        self.library.call("pn_session_plan", self.pointer, c.byref(options), c.byref(plan))
+        return plan
 
 
 class Session(Handle):

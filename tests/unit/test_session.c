@@ -348,22 +348,23 @@ static void the_plan_is_what_is_used(void **state) {
     for (size_t p = 0; p < 2; p++) {
         pn_model *model = open_model(paths[p], 2);
         pn_session_options options = {.n_ctx = 128, .n_chunk = 32};
-        uint64_t kv, scratch;
-        assert_int_equal(pn_session_plan(model, &options, &kv, &scratch, NULL), PN_OK);
+        pn_plan plan;
+        assert_int_equal(pn_session_plan(model, &options, &plan, NULL), PN_OK);
+        assert_int_equal(plan.n_ctx, 128);
         uint64_t kv_before = pn_mem_bytes(PN_MEM_KV), scratch_before = pn_mem_bytes(PN_MEM_SCRATCH);
         pn_session *session;
         assert_int_equal(pn_session_create(model, &options, &session, NULL), PN_OK);
-        assert_int_equal(pn_mem_bytes(PN_MEM_SCRATCH) - scratch_before, scratch);
+        assert_int_equal(pn_mem_bytes(PN_MEM_SCRATCH) - scratch_before, plan.scratch_bytes);
         int32_t prompt[128];
         for (int i = 0; i < 128; i++)
             prompt[i] = 20 + i;
         assert_int_equal(pn_session_sync(session, prompt, 128, NULL, NULL, NULL), PN_OK);
         pn_session_stats stats;
         pn_session_get_stats(session, &stats);
-        assert_int_equal(stats.kv_bytes, kv);
-        assert_int_equal(stats.scratch_bytes, scratch);
+        assert_int_equal(stats.kv_bytes, plan.kv_bytes);
+        assert_int_equal(stats.scratch_bytes, plan.scratch_bytes);
         uint64_t held = pn_mem_bytes(PN_MEM_KV) - kv_before; /* the table of blocks besides */
-        assert_in_range(held, kv, kv + 2 * sizeof(void *));
+        assert_in_range(held, plan.kv_bytes, plan.kv_bytes + 2 * sizeof(void *));
         pn_session_free(session);
         pn_model_close(model);
     }
