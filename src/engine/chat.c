@@ -67,7 +67,7 @@ pn_status pn_chat_template_load(pn_model *m, const pn_gguf *file, pn_error *err)
         if (err) *err = why;
         return status;
     }
-    pn_error_prefix(&why, "the file's own cannot be used");
+    pn_error_prefix(&why, "the file's chat template cannot be used");
     return use_default(m, why.message, err);
 }
 
