@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* postern bench: prefill and decode, each on its own, the latter beside the memory bandwidth. */
+/* postern bench: how fast a model runs, beside what the machine could do. */
+#include "bench.h"
 #include "command.h"
 #include "common.h"
 #include "json_out.h"
-#include "runner.h"
 #include "term.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,23 +13,29 @@
 #define DEPTH_MAX  16777216
 #define REPEAT_MAX 1000
 
-typedef struct bench_args {
-    int prompt_tokens, gen_tokens, repeat, n_threads, kv_type;
-    cli_ints depths;
-    bool json;
-} bench_args;
-
 #define AT(field) offsetof(bench_args, field)
 
 static const cli_option options[] = {
+    {CLI_GROUP, .help = "what is measured"},
     {CLI_INT, 0, "prompt-tokens", "N", AT(prompt_tokens), 1, DEPTH_MAX,
      "tokens of the prompt that prefill reads"},
     {CLI_INT, 0, "gen-tokens", "N", AT(gen_tokens), 1, DEPTH_MAX, "tokens that decode adds one by one"},
     {CLI_INTS, 0, "depth", "N[,N...]", AT(depths), 0, DEPTH_MAX,
      "measure again with N tokens in the context already; may be repeated"},
+    {CLI_ON, 0, "sweep", NULL, AT(sweep), 0, 0,
+     "measure again with 512, 4096 and 16384 tokens in the context, as far as the model's allows"},
+    {CLI_INTS, 0, "batch", "N[,N...]", AT(batches), 1, BENCH_BATCH_MAX,
+     "time one pass of N tokens too, beside one of a single token; may be repeated"},
+    {CLI_ON, 0, "profile", NULL, AT(profile), 0, 0, "where the time goes, operation by operation"},
+    {CLI_ON, 0, "kernels", NULL, AT(kernels), 0, 0,
+     "measure every kernel in one thread on operands in cache, instead of a model"},
     {CLI_INT, 0, "repeat", "N", AT(repeat), 1, REPEAT_MAX, "runs of each; the median is shown"},
-    {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, "threads (default: what this process may use)"},
+    {CLI_GROUP, .help = "machine"},
+    {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
+    {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", "f16|f32", AT(kv_type), 0, 0, "number type of the KV cache (default f16)"},
+    {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
+    {CLI_GROUP, .help = "output"},
     {CLI_ON, 0, "json", NULL, AT(json), 0, 0, "one JSON object"},
     {.kind = CLI_END},
 };
@@ -42,45 +47,30 @@ static void set_defaults(void *args) {
     a->repeat = 3;
 }
 
-typedef struct spread {
-    double median, min, max;
-} spread;
-
-/* One depth: what was measured with that many tokens in the context before. */
-typedef struct measurement {
-    int depth;
-    spread prefill_rate, ttft_ms, decode_rate;
-    uint64_t bytes_per_token;
-} measurement;
-
-typedef struct bench {
-    const bench_args *args;
-    runner runner;
-    int32_t *ids;         /* the pseudo-random prompt, as long as the deepest measurement needs */
-    double *samples[3];   /* [repeat] each: prefill rate, ttft, decode rate */
-    measurement *results; /* [0] is depth 0, then args->depths in order */
-    size_t n_results;
-    double bandwidth_gb_s;
-    pn_session_stats stats;
-    uint64_t peak_rss_bytes;
-} bench;
+void bench_add_once(cli_ints *list, int number) {
+    for (size_t i = 0; i < list->n; i++)
+        if (list->items[i] == number) return;
+    list->items = cli_realloc(list->items, list->n + 1, sizeof *list->items);
+    list->items[list->n++] = number;
+}
 
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static spread spread_of(double *samples, int n) {
+bench_spread bench_spread_of(double *samples, int n) {
     qsort(samples, (size_t)n, sizeof *samples, compare_doubles);
     double median = n % 2 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
-    return (spread){.median = median, .min = samples[0], .max = samples[n - 1]};
+    return (bench_spread){.median = median, .min = samples[0], .max = samples[n - 1]};
 }
 
 /* Ordinary ids only: control tokens give no text and are drawn again, a bounded number of times because a
    file may hold nothing else. A linear congruential step (Numerical Recipes' constants) makes the same prompt
    on every machine. The first token is BOS where the model has one, as in real prompts. */
-static pn_status fill_prompt(bench *b, size_t n, pn_error *err) {
+static pn_status make_prompt(bench *b, size_t n, pn_error *err) {
     uint32_t state = 1;
+    b->ids = cli_realloc(NULL, n, sizeof *b->ids);
     for (size_t i = 0; i < n; i++) {
         size_t piece_len = 0;
         for (int draw = 0; draw < 100 && piece_len == 0; draw++) {
@@ -97,207 +87,192 @@ static pn_status fill_prompt(bench *b, size_t n, pn_error *err) {
     return PN_OK;
 }
 
-/* At the mean depth of the run. */
-static uint64_t bytes_per_token(const bench *b, int start) {
-    int mean = start + b->args->gen_tokens / 2;
-    return pn_model_decode_bytes(b->runner.model, (pn_kv_type)b->args->kv_type, (uint64_t)mean);
-}
-
 static void on_progress(void *user, size_t n_done, size_t n_total) {
     term_progress_update(user, n_done, n_total);
 }
 
-/* Greedy and without an end: n_new tokens after the first n of the prompt. */
-static pn_status generate(bench *b, int n, int n_new, pn_generate_result *result, pn_error *err) {
+pn_status bench_fill(bench *b, int n, pn_error *err) {
+    term_progress progress;
+    term_progress_begin(&progress, "filling the context");
+    pn_status status = pn_session_sync(b->runner.session, b->ids, (size_t)n, on_progress, &progress, err);
+    term_progress_end(&progress);
+    return status;
+}
+
+pn_status bench_generate(bench *b, int n, int n_new, pn_generate_result *result, pn_error *err) {
     pn_generate_options chosen = {.max_tokens = n_new, .ignore_eos = true, .sampling = pn_sampling_default()};
     chosen.sampling.temperature = 0;
     return pn_generate(b->runner.session, b->ids, (size_t)n, &chosen, result, err);
 }
 
-/* The timeline is brought to `depth` tokens untimed; one generated token then closes the prefill, so that its
-   time to first token is what a user waits. */
-static pn_status measure_prefill(bench *b, int depth, double *rate, double *ttft_ms, pn_error *err) {
-    pn_generate_result result = {0};
-    term_progress progress;
-    term_progress_begin(&progress, "filling the context");
-    pn_status status = pn_session_sync(b->runner.session, b->ids, (size_t)depth, on_progress, &progress, err);
-    term_progress_end(&progress);
-    if (status == PN_OK) status = generate(b, depth + b->args->prompt_tokens, 1, &result, err);
+/* ---- all that was asked for ---- */
+
+typedef struct results {
+    bench_rates *rates; /* [0] is depth 0 */
+    size_t n_rates;
+    bench_batches batches;
+    pn_session_stats stats;
+    uint64_t peak_rss_bytes;
+} results;
+
+static void results_free(results *r) {
+    for (size_t i = 0; i < r->n_rates; i++)
+        bench_rates_free(&r->rates[i]);
+    free(r->rates);
+    bench_batches_free(&r->batches);
+}
+
+static pn_status measure(bench *b, const cli_ints *depths, results *r, pn_error *err) {
+    pn_status status = PN_OK;
+    r->rates = cli_realloc(NULL, depths->n, sizeof *r->rates);
+    for (; r->n_rates < depths->n && status == PN_OK; r->n_rates++)
+        status = bench_measure_rates(b, depths->items[r->n_rates], &r->rates[r->n_rates], err);
     if (status != PN_OK) return status;
-    *rate = runner_prefill_rate(&result);
-    *ttft_ms = result.ttft_seconds * 1e3;
-    pn_generate_result_free(&result);
-    return PN_OK;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    r->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    pn_session_get_stats(b->runner.session, &r->stats);
+    /* From here on memory is taken that would count into the peak. */
+    status = bench_measure_batches(b, &r->batches, err);
+    if (status == PN_OK) status = pn_measure_bandwidth(b->args->n_threads, &b->bandwidth_gb_s, err);
+    if (status == PN_OK)
+        status = pn_measure_arithmetic(b->args->n_threads, (pn_precision)b->args->precision,
+                                       &b->arithmetic_gmac_s, err);
+    return status;
 }
 
-/* decode_seconds leaves out the first token, so one more than the timed ones is generated. */
-static pn_status measure_decode(bench *b, int depth, double *rate, pn_error *err) {
-    pn_generate_result result = {0};
-    pn_status status = generate(b, depth > 0 ? depth : 1, b->args->gen_tokens + 1, &result, err);
-    if (status != PN_OK) return status;
-    *rate = runner_decode_rate(&result);
-    pn_generate_result_free(&result);
-    return PN_OK;
-}
-
-static pn_status measure(bench *b, int depth, measurement *out, pn_error *err) {
-    int n = b->args->repeat;
-    for (int i = 0; i < n; i++) {
-        pn_status status = measure_prefill(b, depth, &b->samples[0][i], &b->samples[1][i], err);
-        if (status == PN_OK) status = measure_decode(b, depth, &b->samples[2][i], err);
-        if (status != PN_OK) return status;
-    }
-    *out = (measurement){
-        .depth = depth,
-        .prefill_rate = spread_of(b->samples[0], n),
-        .ttft_ms = spread_of(b->samples[1], n),
-        .decode_rate = spread_of(b->samples[2], n),
-        .bytes_per_token = bytes_per_token(b, depth),
-    };
-    return PN_OK;
-}
-
-static double gb_per_s(const measurement *m) {
-    return (double)m->bytes_per_token * m->decode_rate.median * 1e-9;
-}
-
-static json_t *prefill_json(const bench *b, const measurement *m) {
-    return json_need(json_pack("{s:i, s:f, s:f, s:f, s:f}", "tokens", b->args->prompt_tokens, "tokens_per_s",
-                               m->prefill_rate.median, "tokens_per_s_min", m->prefill_rate.min,
-                               "tokens_per_s_max", m->prefill_rate.max, "ttft_ms", m->ttft_ms.median));
-}
-
-static json_t *decode_json(const bench *b, const measurement *m) {
-    return json_need(json_pack(
-        "{s:i, s:f, s:f, s:f, s:I, s:f, s:f, s:f}", "tokens", b->args->gen_tokens, "tokens_per_s",
-        m->decode_rate.median, "tokens_per_s_min", m->decode_rate.min, "tokens_per_s_max", m->decode_rate.max,
-        "bytes_per_token", (json_int_t)m->bytes_per_token, "bandwidth_gb_s", gb_per_s(m),
-        "bandwidth_peak_gb_s", b->bandwidth_gb_s, "bandwidth_share", gb_per_s(m) / b->bandwidth_gb_s));
-}
-
-static void print_json(const bench *b) {
+static void print_json(const bench *b, const results *r) {
     const char *name = runner_name(&b->runner);
-    json_t *depths = json_need(json_array());
-    for (size_t i = 1; i < b->n_results; i++) {
-        const measurement *m = &b->results[i];
-        json_array_append_new(depths, json_need(json_pack("{s:i, s:o, s:o}", "depth", m->depth, "prefill",
-                                                          prefill_json(b, m), "decode", decode_json(b, m))));
-    }
+    const pn_model_info *info = &b->runner.info;
     json_t *object = json_need(json_pack(
-        "{s:o, s:i, s:s, s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:f}", "model",
-        json_from_text(name, strlen(name)), "threads", b->runner.info.n_threads, "kernels",
-        b->runner.info.kernels, "repeat", b->args->repeat, "prefill", prefill_json(b, b->results), "decode",
-        decode_json(b, b->results), "memory", "weights_bytes", (json_int_t)b->runner.info.weights_bytes,
-        "tables_bytes", (json_int_t)b->runner.info.tables_bytes, "kv_bytes", (json_int_t)b->stats.kv_bytes,
-        "scratch_bytes", (json_int_t)b->stats.scratch_bytes, "peak_rss_bytes", (json_int_t)b->peak_rss_bytes,
-        "load_ms", b->runner.load_seconds * 1e3));
-    if (b->n_results > 1) json_object_set(object, "depths", depths);
+        "{s:o, s:i, s:i, s:s, s:s, s:i}", "model", json_from_text(name, strlen(name)), "threads",
+        info->n_threads, "threads_decode", info->n_threads_decode, "kernels", info->kernels, "precision",
+        runner_precision_name((pn_precision)b->args->precision), "repeat", b->args->repeat));
+    bench_rates_json(b, &r->rates[0], object);
+    json_object_set_new(
+        object, "memory",
+        json_need(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I}", "weights_bytes", (json_int_t)info->weights_bytes, "tables_bytes",
+            (json_int_t)info->tables_bytes, "kv_bytes", (json_int_t)r->stats.kv_bytes, "scratch_bytes",
+            (json_int_t)r->stats.scratch_bytes, "peak_rss_bytes", (json_int_t)r->peak_rss_bytes)));
+    json_object_set_new(object, "load_ms", json_need(json_real(b->runner.load_seconds * 1e3)));
+    json_t *depths = json_need(json_array());
+    for (size_t i = 1; i < r->n_rates; i++) {
+        json_t *entry = json_need(json_pack("{s:i}", "depth", r->rates[i].depth));
+        bench_rates_json(b, &r->rates[i], entry);
+        json_array_append_new(depths, entry);
+    }
+    if (r->n_rates > 1) json_object_set(object, "depths", depths);
     json_decref(depths);
+    if (r->batches.n > 0) json_object_set_new(object, "batches", bench_batches_json(&r->batches));
     json_print(object);
     json_decref(object);
 }
 
-static void print_row(const char *what, int depth, int tokens, const spread *rate) {
-    printf("%-8s %8d %8d %10.1f   %.1f to %.1f\n", what, depth, tokens, rate->median, rate->min, rate->max);
-}
-
-static void print_table(const bench *b) {
+static void print_table(const bench *b, const results *r) {
     char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX],
-        rss[TERM_BYTES_MAX];
+        rss[TERM_BYTES_MAX], threads[RUNNER_THREADS_MAX];
     const char *name = runner_name(&b->runner);
+    const pn_model_info *info = &b->runner.info;
     term_print_escaped(stdout, name, strlen(name));
-    printf(", %d %s, %s, median of %d\n\n", b->runner.info.n_threads,
-           b->runner.info.n_threads == 1 ? "thread" : "threads", b->runner.info.kernels, b->args->repeat);
+    printf(", %s, %s, precision %s, median of %d\n\n", runner_threads(&b->runner, threads), info->kernels,
+           runner_precision_name((pn_precision)b->args->precision), b->args->repeat);
     printf("%s%-8s %8s %8s %10s   %s%s\n", term_bold(stdout), "", "depth", "tokens", "tokens/s", "spread",
            term_plain(stdout));
-    for (size_t i = 0; i < b->n_results; i++) {
-        const measurement *m = &b->results[i];
-        print_row("prefill", m->depth, b->args->prompt_tokens, &m->prefill_rate);
-        printf("%29sfirst token after %.0f ms\n", "", m->ttft_ms.median);
-        print_row("decode", m->depth, b->args->gen_tokens, &m->decode_rate);
-        double share = gb_per_s(m) / b->bandwidth_gb_s;
-        printf("%29s", "");
-        term_print_bar(stdout, share, 24);
-        printf(" %.0f%% of the bandwidth: %.1f of %.1f GB/s, %s per token\n", share * 100, gb_per_s(m),
-               b->bandwidth_gb_s, term_bytes(m->bytes_per_token, weights));
-    }
+    for (size_t i = 0; i < r->n_rates; i++)
+        bench_print_rates(b, &r->rates[i]);
+    bench_print_batches(&r->batches);
     printf("\nmemory   weights %s, tables %s, KV %s, scratch %s; peak resident %s\nload     %.0f ms\n",
-           term_bytes(b->runner.info.weights_bytes, weights), term_bytes(b->runner.info.tables_bytes, tables),
-           term_bytes(b->stats.kv_bytes, kv), term_bytes(b->stats.scratch_bytes, scratch),
-           term_bytes(b->peak_rss_bytes, rss), b->runner.load_seconds * 1e3);
+           term_bytes(info->weights_bytes, weights), term_bytes(info->tables_bytes, tables),
+           term_bytes(r->stats.kv_bytes, kv), term_bytes(r->stats.scratch_bytes, scratch),
+           term_bytes(r->peak_rss_bytes, rss), b->runner.load_seconds * 1e3);
 }
 
-static pn_status measure_all(bench *b, pn_error *err) {
-    pn_status status = measure(b, 0, &b->results[0], err);
-    for (size_t i = 0; i < b->args->depths.n && status == PN_OK; i++)
-        status = measure(b, b->args->depths.items[i], &b->results[i + 1], err);
-    if (status != PN_OK) return status;
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    b->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
-    pn_session_get_stats(b->runner.session, &b->stats);
-    /* Last, because it takes memory of its own that would count into the peak. */
-    return pn_measure_bandwidth(b->args->n_threads, &b->bandwidth_gb_s, err);
+/* ---- what to measure ---- */
+
+static int longest_part(const bench_args *a) {
+    int longest = a->prompt_tokens > a->gen_tokens ? a->prompt_tokens : a->gen_tokens;
+    return longest + 2; /* at depth 0 decode starts from one token; its first is not timed */
 }
 
-/* The context that the deepest measurement takes, refused when the model was not trained for it. */
-static int plan_context(bench *b) {
-    int deepest = 0, longest = b->args->prompt_tokens;
-    if (b->args->gen_tokens > longest) longest = b->args->gen_tokens;
-    for (size_t i = 0; i < b->args->depths.n; i++) {
-        if (b->args->depths.items[i] > deepest) deepest = b->args->depths.items[i];
-    }
-    int n_ctx = deepest + longest + 2; /* at depth 0 decode starts from one token; its first is not timed */
-    if (b->runner.info.n_ctx_train > 0 && n_ctx > b->runner.info.n_ctx_train)
+/* 0, those of --depth, and of --sweep those that the model's context has room for. */
+static void list_depths(const bench *b, cli_ints *depths) {
+    static const int swept[] = {512, 4096, 16384};
+    const bench_args *a = b->args;
+    bench_add_once(depths, 0);
+    for (size_t i = 0; i < a->depths.n; i++)
+        bench_add_once(depths, a->depths.items[i]);
+    for (size_t i = 0; a->sweep && i < sizeof swept / sizeof *swept; i++)
+        if (swept[i] + longest_part(a) <= b->runner.info.n_ctx_train) bench_add_once(depths, swept[i]);
+}
+
+/* The context that all of it takes, refused when the model was not trained for it. */
+static int plan_context(bench *b, const cli_ints *depths, size_t *n_ids) {
+    const bench_args *a = b->args;
+    int deepest = 0, longest = longest_part(a), trained = b->runner.info.n_ctx_train;
+    for (size_t i = 0; i < depths->n; i++)
+        if (depths->items[i] > deepest) deepest = depths->items[i];
+    int n_ctx = deepest + longest, batches = bench_batch_context(a);
+    if (n_ctx > trained)
         return cli_error(CLI_LIMIT, "depth %d with %d more tokens passes the model's context of %d tokens",
-                         deepest, longest + 2, b->runner.info.n_ctx_train);
-    b->runner.session_options = (pn_session_options){.n_ctx = n_ctx, .kv_type = (pn_kv_type)b->args->kv_type};
+                         deepest, longest, trained);
+    if (batches > trained)
+        return cli_error(CLI_LIMIT, "a batch of %d tokens after %d others passes the model's context of %d",
+                         batches - BENCH_BATCH_DEPTH, BENCH_BATCH_DEPTH, trained);
+    *n_ids = (size_t)(batches > n_ctx ? batches : n_ctx);
+    b->runner.session_options = (pn_session_options){.n_ctx = n_ctx,
+                                                     .kv_type = (pn_kv_type)a->kv_type,
+                                                     .precision = (pn_precision)a->precision,
+                                                     .lookup = PN_LOOKUP_OFF};
     return CLI_OK;
 }
 
-static int run_bench(bench *b, const char *path) {
+static int bench_model(bench *b, const char *path, cli_ints *depths, results *r) {
     pn_error err = {0};
-    int code = runner_open(&b->runner, path, b->args->n_threads);
-    if (code == CLI_OK) code = plan_context(b);
+    size_t n_ids = 0;
+    b->runner.model_options =
+        (pn_model_options){.n_threads = b->args->n_threads, .n_threads_decode = b->args->n_threads_decode};
+    int code = runner_open(&b->runner, path);
+    if (code != CLI_OK) return code;
+    list_depths(b, depths);
+    code = plan_context(b, depths, &n_ids);
     if (code == CLI_OK) code = runner_start(&b->runner, false);
     if (code != CLI_OK) return code;
-    size_t n_ids = (size_t)b->runner.session_options.n_ctx, n_repeat = (size_t)b->args->repeat;
-    b->ids = cli_realloc(NULL, n_ids, sizeof *b->ids);
-    for (int i = 0; i < 3; i++)
-        b->samples[i] = cli_realloc(NULL, n_repeat, sizeof *b->samples[i]);
-    b->n_results = b->args->depths.n + 1;
-    b->results = cli_realloc(NULL, b->n_results, sizeof *b->results);
-    pn_status status = fill_prompt(b, n_ids, &err);
-    if (status == PN_OK) status = measure_all(b, &err);
+    pn_status status = make_prompt(b, n_ids, &err);
+    if (status == PN_OK) status = measure(b, depths, r, &err);
     if (status != PN_OK) return cli_fail(&err);
     if (b->args->json)
-        print_json(b);
+        print_json(b, r);
     else
-        print_table(b);
+        print_table(b, r);
     return cli_finish_output(CLI_OK);
 }
 
 static int run(void *args, const cli_texts *operands) {
     bench b = {.args = args};
-    int code = run_bench(&b, operands->items[0]);
+    cli_ints depths = {0};
+    results r = {0};
+    if (b.args->kernels && operands->n > 0) return cli_error(CLI_USAGE, "--kernels measures without a model");
+    if (b.args->kernels) return bench_kernels(b.args);
+    if (operands->n == 0)
+        return cli_error(CLI_USAGE, "bench: an operand is missing: postern bench MODEL, or --kernels");
+    int code = bench_model(&b, operands->items[0], &depths, &r);
     runner_close(&b.runner);
-    for (int i = 0; i < 3; i++)
-        free(b.samples[i]);
-    free(b.results);
+    results_free(&r);
+    free(depths.items);
     free(b.ids);
     return code;
 }
 
 const cli_command cmd_bench = {
     .name = "bench",
-    .operands = "MODEL",
-    .min_operands = 1,
+    .operands = "[MODEL]",
     .max_operands = 1,
-    .summary = "measure prefill and decode, and decode's share of the memory bandwidth",
+    .summary = "measure prefill and decode beside the machine's limits",
     .description =
         "Measures reading a prompt and writing an answer apart, on a made-up prompt that is the same on "
-        "every machine. Decode is shown beside the memory bandwidth measured in the same run, which "
-        "bounds it.",
+        "every machine. Prefill is shown beside the multiply-adds, decode beside the memory bandwidth that "
+        "the machine was measured to be capable of in the same run.",
     .options = options,
     .args_size = sizeof(bench_args),
     .set_defaults = set_defaults,

@@ -22,7 +22,7 @@ typedef struct run_args {
     int top_k, penalty_last_n;
     cli_biases logit_bias;
     cli_seed seed;
-    int n_ctx, n_threads, kv_type;
+    int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup;
     bool json, stats, verbose;
 } run_args;
 
@@ -67,8 +67,14 @@ static const cli_option options[] = {
     {CLI_INT, 0, "ctx", "N", AT(n_ctx), 1, INT_MAX,
      "most tokens of prompt and answers together (default: 4096, or less when the model was trained for "
      "less)"},
-    {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, "threads (default: what this process may use)"},
+    {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
+    {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", "f16|f32", AT(kv_type), 0, 0, "number type of the KV cache (default f16)"},
+    {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
+    {CLI_CHOICE, 0, "lookup", "auto|off|on", AT(lookup), 0, 0,
+     "guess tokens that stood in the text before and check several at once: while it pays (auto, the "
+     "default), "
+     "never, or always; the answer is the same"},
     {CLI_GROUP, .help = "output"},
     {CLI_ON, 0, "json", NULL, AT(json), 0, 0, "one JSON object with the text, the counts and the times"},
     {CLI_ON, 0, "stats", NULL, AT(stats), 0, 0,
@@ -237,8 +243,12 @@ static int talk(runner *r, const run_args *a, const run_input *in) {
 }
 
 static int run_model(const char *path, const run_args *a, const run_input *in) {
-    runner r = {.session_options = {.n_ctx = a->n_ctx, .kv_type = (pn_kv_type)a->kv_type}};
-    int code = runner_open(&r, path, a->n_threads);
+    runner r = {.model_options = {.n_threads = a->n_threads, .n_threads_decode = a->n_threads_decode},
+                .session_options = {.n_ctx = a->n_ctx,
+                                    .kv_type = (pn_kv_type)a->kv_type,
+                                    .precision = (pn_precision)a->precision,
+                                    .lookup = (pn_lookup_mode)a->lookup}};
+    int code = runner_open(&r, path);
     if (code == CLI_OK) code = runner_start(&r, a->verbose || a->stats || term_is_tty(stderr));
     if (code == CLI_OK) code = talk(&r, a, in);
     runner_close(&r);

@@ -9,13 +9,12 @@
 #include <signal.h>
 #include <string.h>
 
-int runner_open(runner *r, const char *path, int n_threads) {
+int runner_open(runner *r, const char *path) {
     pn_error err = {0};
-    pn_model_options options = {.n_threads = n_threads};
     bool tty = term_is_tty(stderr);
     if (tty) fprintf(stderr, "loading %s", path);
     double begin = cli_now();
-    pn_status status = pn_model_open(path, &options, &r->model, &err);
+    pn_status status = pn_model_open(path, &r->model_options, &r->model, &err);
     if (tty) fputs("\r\033[K", stderr);
     if (status != PN_OK) return cli_fail(&err);
     r->path = path;
@@ -30,19 +29,31 @@ const char *runner_name(const runner *r) {
     return slash != NULL ? slash + 1 : r->path;
 }
 
+const char *runner_threads(const runner *r, char text[RUNNER_THREADS_MAX]) {
+    int n = r->info.n_threads, n_decode = r->info.n_threads_decode;
+    int len = snprintf(text, RUNNER_THREADS_MAX, "%d %s", n, n == 1 ? "thread" : "threads");
+    if (n_decode != n) snprintf(text + len, RUNNER_THREADS_MAX - (size_t)len, " (%d to decode)", n_decode);
+    return text;
+}
+
+const char *runner_precision_name(pn_precision precision) {
+    static const char *const names[] = {
+        [PN_PRECISION_HIGH] = "high", [PN_PRECISION_EXACT] = "exact", [PN_PRECISION_FAST] = "fast"};
+    return names[precision];
+}
+
 static void print_plan(const runner *r, const pn_plan *plan) {
     char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX],
-        total[TERM_BYTES_MAX];
+        total[TERM_BYTES_MAX], threads[RUNNER_THREADS_MAX];
     const char *name = runner_name(r);
     uint64_t all = r->info.weights_bytes + r->info.tables_bytes + plan->kv_bytes + plan->scratch_bytes;
     fputs(term_dim(stderr), stderr);
     term_print_shortened(stderr, name, strlen(name), 40);
     fprintf(stderr,
-            ": %d %s, %s; memory: weights %s + tables %s + KV at most %s (%d tokens) + scratch %s = %s%s\n",
-            r->info.n_threads, r->info.n_threads == 1 ? "thread" : "threads", r->info.kernels,
-            term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
-            term_bytes(plan->kv_bytes, kv), plan->n_ctx, term_bytes(plan->scratch_bytes, scratch),
-            term_bytes(all, total), term_plain(stderr));
+            ": %s, %s; memory: weights %s + tables %s + KV at most %s (%d tokens) + scratch %s = %s%s\n",
+            runner_threads(r, threads), r->info.kernels, term_bytes(r->info.weights_bytes, weights),
+            term_bytes(r->info.tables_bytes, tables), term_bytes(plan->kv_bytes, kv), plan->n_ctx,
+            term_bytes(plan->scratch_bytes, scratch), term_bytes(all, total), term_plain(stderr));
 }
 
 /* The cache grows with the text, so a plan that does not fit is no reason to refuse. */
@@ -50,7 +61,7 @@ static void warn_of_memory(const runner *r, const pn_plan *plan) {
     char wanted[TERM_BYTES_MAX], there[TERM_BYTES_MAX], per_1024[TERM_BYTES_MAX];
     uint64_t available = pn_memory_available();
     uint64_t all =
-        r->info.weights_bytes + plan->kv_bytes + plan->scratch_bytes; /* the tables are there already */
+        r->info.mapped_bytes + plan->kv_bytes + plan->scratch_bytes; /* the rest is there already */
     if (available == 0 || all <= available) return;
     cli_warn("a full context takes %s, but only %s of memory is free; --ctx lowers it by %s per 1024 tokens",
              term_bytes(all, wanted), term_bytes(available, there),
@@ -157,6 +168,9 @@ void runner_print_stats(const runner *r, const pn_generate_result *result) {
             result->n_prompt - result->n_reused, result->n_reused, runner_prefill_rate(result),
             result->ttft_seconds * 1e3);
     fprintf(stderr, "decode   %zu tokens, %.1f tok/s\n", result->tokens.n, runner_decode_rate(result));
+    if (result->n_drafted > 0)
+        fprintf(stderr, "lookup   %zu of %zu guessed tokens were right; it pays from %.1f per step on\n",
+                result->n_accepted, result->n_drafted, result->lookup_break_even);
     fprintf(stderr, "context  %zu of %d tokens\n", stats.n_tokens, stats.n_ctx);
     fprintf(stderr, "memory   weights %s, tables %s, KV %s, scratch %s\n",
             term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
@@ -181,11 +195,14 @@ static json_t *seed_json(uint64_t seed) {
 json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
     const char *name = runner_name(r);
     return json_need(json_pack(
-        "{s:o, s:s, s:{s:I, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, s:o}", "text",
+        "{s:o, s:s, s:{s:I, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:f}, s:o, s:s}", "text",
         json_from_text(result->text.data != NULL ? result->text.data : "", result->text.len), "finish_reason",
         finish_name(result->finish), "usage", "prompt_tokens", (json_int_t)result->n_prompt, "cached_tokens",
         (json_int_t)result->n_reused, "completion_tokens", (json_int_t)result->tokens.n, "seed",
         seed_json(result->seed), "timings", "load_ms", r->load_seconds * 1e3, "ttft_ms",
         result->ttft_seconds * 1e3, "prefill_tokens_per_s", runner_prefill_rate(result),
-        "decode_tokens_per_s", runner_decode_rate(result), "model", json_from_text(name, strlen(name))));
+        "decode_tokens_per_s", runner_decode_rate(result), "lookup", "guessed_tokens",
+        (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted, "break_even",
+        result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
+        runner_precision_name(r->session_options.precision)));
 }

@@ -13,15 +13,33 @@ typedef struct runner {
     pn_model *model;
     pn_session *session;
     pn_model_info info;
+    pn_model_options model_options;
     pn_session_options session_options;
     double load_seconds;
 } runner;
 
-/* Opens the model at path, which must outlive the runner. Prints the error and returns the exit code. */
-int runner_open(runner *r, const char *path, int n_threads);
+/* The options --threads and --threads-decode. */
+#define RUNNER_THREADS_HELP "threads (default: chosen, within what this process may use)"
+#define RUNNER_THREADS_DECODE_HELP                                                                           \
+    "threads that generate, where they are not to be as many as read the prompt"
+
+/* The option --precision, in the order of pn_precision, and the name of what was chosen. */
+#define RUNNER_PRECISIONS "high|exact|fast"
+#define RUNNER_PRECISION_HELP                                                                                \
+    "what activations are rounded to in a product with integer weights: 16 bits (high, the default), "       \
+    "nothing "                                                                                               \
+    "(exact, slow) or 8 bits (fast)"
+const char *runner_precision_name(pn_precision precision);
+
+/* Opens the model at path, which must outlive the runner, by r->model_options. Prints the error and returns
+   the exit code. */
+int runner_open(runner *r, const char *path);
 /* Says what the session will hold at most when `announce`, then creates it by r->session_options. */
 int runner_start(runner *r, bool announce);
 void runner_close(runner *r);
+/* "2 threads", "8 threads (4 to decode)" */
+#define RUNNER_THREADS_MAX 64
+const char *runner_threads(const runner *r, char text[RUNNER_THREADS_MAX]);
 /* The name the file gives the model, or the file's own. */
 const char *runner_name(const runner *r);
 

@@ -79,7 +79,12 @@ PN_API void pn_tokens_free(pn_tokens *tokens);
 typedef struct pn_model pn_model;
 
 typedef struct pn_model_options {
-    int n_threads; /* 0: as many as affinity, cgroup quota and cores allow */
+    int n_threads;        /* 0: chosen, within what affinity, cgroup quota and cores allow */
+    int n_threads_decode; /* for the tokens of an answer; 0: n_threads where that is given, otherwise chosen
+                           */
+    bool no_probe; /* choose by counting cores alone. Where threads share cores, or there are more than two, a
+                      few milliseconds of measuring find better numbers; they are kept in
+                      $XDG_CACHE_HOME/postern or ~/.cache/postern for the next time */
 } pn_model_options;
 
 /* Opens a GGUF file (any shard of a split one) and checks all of it that running needs. options may be NULL.
@@ -94,13 +99,14 @@ typedef struct pn_model_info {
     const char *architecture, *name; /* live as long as the model */
     int n_layer, n_embd, n_head, n_head_kv, head_dim, n_vocab;
     int n_ctx_train;
-    int n_threads;
+    int n_threads, n_threads_decode;
     const char *kernels;       /* the instruction set in use: "scalar", "avx2", "avx512"; PN_CPU masks it */
     int32_t bos_id, eos_id;    /* -1 when the file names none */
     bool has_chat_template;    /* the file has one that works; otherwise postern uses a default */
     const char *template_note; /* why, and which default; "" when has_chat_template. Lives like name */
     uint64_t tables_bytes;     /* vocabulary, chat template and what else stands beside the weights */
-    uint64_t weights_bytes;    /* tensor data, mapped */
+    uint64_t weights_bytes;    /* packed matrices */
+    uint64_t mapped_bytes;     /* of these, what lies in a mapped file and takes memory as it is read */
     uint64_t decode_bytes_per_token; /* weight bytes that one decoded token reads */
 } pn_model_info;
 PN_API void pn_model_get_info(const pn_model *model, pn_model_info *out);
@@ -110,6 +116,10 @@ typedef enum pn_kv_type { PN_KV_F16 = 0, PN_KV_F32 } pn_kv_type;
 /* Bytes that decoding one token reads after `depth` others: all weights once, and the keys and values in
  * reach. */
 PN_API uint64_t pn_model_decode_bytes(const pn_model *model, pn_kv_type kv_type, uint64_t depth);
+
+/* Multiply-adds that computing n_tok tokens after `depth` others takes, in matrices and in attention, with
+   the logits of the last one. */
+PN_API uint64_t pn_model_macs(const pn_model *model, uint64_t depth, uint64_t n_tok);
 
 /* Everything a file says of itself, as one JSON object: metadata, tensors by type, bytes by wall, chat
    template. Works on files whose architecture this version cannot run. With full, arrays are written whole
@@ -158,11 +168,30 @@ PN_API pn_status pn_chat_tokenize(const pn_model *model, const char *messages_js
 
 typedef struct pn_session pn_session;
 
+/* How precisely a matrix with integer codes is multiplied. Weights are never rounded again; activations are,
+   for the time of the product. One precision serves prompt and answer alike. */
+typedef enum pn_precision {
+    PN_PRECISION_HIGH = 0, /* activations as 16-bit integers with a scale per 32 */
+    PN_PRECISION_EXACT,    /* activations stay floats */
+    PN_PRECISION_FAST      /* activations as 8-bit integers with a scale per 32 */
+} pn_precision;
+
+/* Prompt lookup: what followed the last tokens earlier in the timeline is guessed to follow again, and up to
+   three guessed tokens are checked in one step. The text is the same with and without; only its speed
+   changes. */
+typedef enum pn_lookup_mode {
+    PN_LOOKUP_AUTO = 0, /* as long as guesses are right often enough to pay, by this session's own clock */
+    PN_LOOKUP_OFF,      /* saves the logits of three tokens and 4 to 8 bytes per token of context */
+    PN_LOOKUP_ON        /* at every occasion */
+} pn_lookup_mode;
+
 typedef struct pn_session_options {
     int n_ctx;   /* most tokens the timeline may hold; 0: the least of 4096 and what the model was trained for
                   */
     int n_chunk; /* prefill is done in chunks of this many tokens; 0: 256 */
     pn_kv_type kv_type;
+    pn_precision precision;
+    pn_lookup_mode lookup;
 } pn_session_options;
 
 /* The KV cache grows in blocks as tokens come; scratch is allocated here. options may be NULL. */
@@ -202,12 +231,38 @@ PN_API pn_status pn_session_sync(pn_session *session, const int32_t *tokens, siz
 
 /* [n_vocab] logits after the last token; NULL for an empty timeline. Valid until the session is used again.
  */
-PN_API const float *pn_session_logits(const pn_session *session);
+PN_API const float *pn_session_logits(pn_session *session);
 
 /* Makes the running sync or generate of this session stop at the next layer; when none runs, the next one.
    Exactly one call takes a cancel, even one that it came too late to shorten. Async-signal-safe, and the one
    function that other threads may call while a session is used. */
 PN_API void pn_session_cancel(pn_session *session);
+
+/* Where a session's time goes. */
+typedef struct pn_operation {
+    const char *name;       /* "attention", "gate+up"; static */
+    uint64_t n_laps;        /* how often it was timed */
+    double seconds;         /* of the calling thread: the operations add up to the whole time */
+    double waiting_seconds; /* of these, waiting for the last of the other threads */
+    uint64_t macs, bytes;   /* multiply-adds, and bytes of weights, or of keys and values, that it went over;
+                               0 where none are counted */
+} pn_operation;
+
+/* Times this session's work by operation from now on, from zero, or no longer. Costs below one percent. */
+PN_API void pn_session_profile(pn_session *session, bool on);
+/* The operations so far, *n of them, in order of a token's life; valid until the session is used again. NULL
+   when the profile is off. */
+PN_API const pn_operation *pn_session_operations(const pn_session *session, size_t *n);
+
+/* ---- files
+ * ----------------------------------------------------------------------------------------------------- */
+
+/* Writes the model at in_path to out_path with its matrices as the kernels read them. The numbers are the
+   same; such a file is mapped and used as it lies, where another is packed when it is opened. Any shard of a
+   split model stands for all; the result is one file. out_path appears when it is whole, in place of what it
+   was. progress counts tensors. PN_ERR_IO, PN_ERR_FORMAT, PN_ERR_MEMORY. */
+PN_API pn_status pn_pack_file(const char *in_path, const char *out_path, pn_progress_fn progress, void *user,
+                              pn_error *err);
 
 /* ---- generation
  * ------------------------------------------------------------------------------------------------ */
@@ -264,9 +319,11 @@ typedef struct pn_generate_result {
     pn_finish finish;
     uint64_t seed;
     size_t n_prompt, n_reused;
-    double ttft_seconds;    /* from the call to the first token; 0 when there was none */
-    double prefill_seconds; /* n_prompt - n_reused tokens */
-    double decode_seconds;  /* all tokens after the first */
+    double ttft_seconds;          /* from the call to the first token; 0 when there was none */
+    double prefill_seconds;       /* n_prompt - n_reused tokens */
+    double decode_seconds;        /* all tokens after the first */
+    size_t n_drafted, n_accepted; /* by prompt lookup: tokens guessed, and guessed right */
+    double lookup_break_even;     /* right guesses per attempt that it takes to pay; 0: not known yet */
 } pn_generate_result;
 PN_API void pn_generate_result_free(pn_generate_result *result);
 
@@ -287,6 +344,18 @@ PN_API uint64_t pn_memory_available(void);
 /* Reads memory as decode does, several streams per thread, and gives the best of a few rounds in GB/s (1e9).
    Takes about half a second and 256 MiB per call. n_threads 0: as for pn_model_open. */
 PN_API pn_status pn_measure_bandwidth(int n_threads, double *gb_per_s, pn_error *err);
+
+/* The multiply-adds of a product with integer weights in this precision, out of registers alone: the best of
+   a few rounds in 1e9 per second, by the instructions that the kernels in use are made of. A tenth of a
+   second. */
+PN_API pn_status pn_measure_arithmetic(int n_threads, pn_precision precision, double *gmac_per_s,
+                                       pn_error *err);
+
+/* Rates of every kernel in one thread, on operands in cache, as a JSON object of "kernels", the instruction
+   set, and "rates": per kernel and size of operands ("small", "large") the microseconds of a call, 1e9
+   multiply-adds or bytes per second, and their share of what the instruction set's multiply-adds, or plain
+   reads of as many bytes, come to. Takes some seconds. */
+PN_API pn_status pn_bench_kernels_json(pn_precision precision, pn_text *out, pn_error *err);
 
 #ifdef __cplusplus
 }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: test.sh
 # Everything that has to pass: the checks of the source tree, unit tests, fuzz corpora and end-to-end tests in a release
-# build, then unit tests and fuzz corpora under AddressSanitizer and UndefinedBehaviorSanitizer.
-# The last line is "N passed, N failed, N skipped" over both builds.
+# build, then unit tests and fuzz corpora under AddressSanitizer and UndefinedBehaviorSanitizer, then unit tests as a
+# 64-bit ARM machine. The last line is "N passed, N failed, N skipped" over all builds.
 set -eu
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -23,4 +23,5 @@ run_tests() {
 
 run_tests release
 run_tests asan
-exec python3 scripts/sum-results.py build/release/results.xml build/asan/results.xml
+scripts/arm-test.sh
+exec python3 scripts/sum-results.py build/release/results.xml build/asan/results.xml build/arm64/results-*.xml

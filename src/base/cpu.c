@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
 
-#include "base/cgroup.h"
-
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 /* Lowest step first. */
 static const struct {
-    uint32_t bit, with_lower;
+    uint32_t bit, lower; /* itself, and what lies below it */
     const char *name;
 } features[] = {
     {0, 0, "scalar"},
-    {PN_CPU_AVX2, PN_CPU_AVX2, "avx2"},
-    {PN_CPU_AVX512, PN_CPU_AVX512 | PN_CPU_AVX2, "avx512"},
+    {PN_CPU_AVX2, 0, "avx2"},
+    {PN_CPU_AVXVNNI, PN_CPU_AVX2, "avxvnni"},
+    {PN_CPU_AVX512, PN_CPU_AVX2 | PN_CPU_AVXVNNI, "avx512"},
+    {PN_CPU_AVX512VNNI, PN_CPU_AVX512 | PN_CPU_AVX2 | PN_CPU_AVXVNNI, "avx512vnni"},
+    {PN_CPU_AMX, PN_CPU_AVX512VNNI | PN_CPU_AVX512 | PN_CPU_AVX2 | PN_CPU_AVXVNNI, "amx"},
+    {PN_CPU_NEON, 0, "neon"},
+    {PN_CPU_DOTPROD, PN_CPU_NEON, "dotprod"},
+    {PN_CPU_I8MM, PN_CPU_DOTPROD | PN_CPU_NEON, "i8mm"},
 };
 
 #define N_FEATURES (sizeof features / sizeof features[0])
@@ -34,26 +40,58 @@ const char *pn_cpu_feature_name(uint32_t mask) {
 }
 
 #if defined(__x86_64__)
-/* Asked of the CPU itself: not every compiler knows this feature by name. */
-static int has_f16c(void) {
-    unsigned a, b, c = 0, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+
+/* Asked of the CPU itself: not every compiler knows these features by name. */
+static unsigned cpuid_word(unsigned leaf, unsigned subleaf, int word) {
+    unsigned words[4] = {0};
+    if (!__get_cpuid_count(leaf, subleaf, &words[0], &words[1], &words[2], &words[3])) return 0;
+    return words[word];
 }
-#endif
+
+enum { EAX, EBX, ECX, EDX };
+
+/* Tile registers are large, so a process has to ask for them; all its threads then have them. */
+static bool may_use_tiles(void) {
+    const unsigned tile = 1u << 24, tile_int8 = 1u << 25, tile_bf16 = 1u << 22,
+                   all = tile | tile_int8 | tile_bf16;
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return (cpuid_word(7, 0, EDX) & all) == all &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
 
 static uint32_t detect(void) {
-    uint32_t found = 0;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-        has_f16c())
-        found |= PN_CPU_AVX2;
+    const unsigned f16c = 1u << 29, avx_vnni = 1u << 4;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi2") || !(cpuid_word(1, 0, ECX) & f16c))
+        return 0;
+    uint32_t found = PN_CPU_AVX2;
+    if (cpuid_word(7, 1, EAX) & avx_vnni) found |= PN_CPU_AVXVNNI;
     /* The compiler's run-time also asks whether the system saves the wide registers. */
-    if (found && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        found |= PN_CPU_AVX512;
-#endif
-    return found;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return found;
+    found |= PN_CPU_AVX512;
+    if (!__builtin_cpu_supports("avx512vnni")) return found;
+    found |= PN_CPU_AVX512VNNI;
+    return may_use_tiles() ? found | PN_CPU_AMX : found;
 }
+
+#elif defined(__aarch64__)
+
+static uint32_t detect(void) {
+    uint32_t found = PN_CPU_NEON;
+    if (!(getauxval(AT_HWCAP) & HWCAP_ASIMDDP)) return found;
+    found |= PN_CPU_DOTPROD;
+    return getauxval(AT_HWCAP2) & HWCAP2_I8MM ? found | PN_CPU_I8MM : found;
+}
+
+#else
+
+static uint32_t detect(void) {
+    return 0;
+}
+
+#endif
 
 /* Index of the feature spelled so, N_FEATURES for none. */
 static size_t find_feature(const char *name, size_t len) {
@@ -71,7 +109,7 @@ static uint32_t listed(const char *list, const char **unknown) {
     while (*list) {
         size_t len = strcspn(list, ","), i = find_feature(list, len);
         if (i < N_FEATURES)
-            mask |= features[i].with_lower;
+            mask |= features[i].bit | features[i].lower;
         else if (!*unknown)
             *unknown = list;
         list += len + (list[len] == ',');
@@ -83,7 +121,9 @@ pn_status pn_cpu_check(pn_error *err) {
     const char *list = getenv("PN_CPU"), *unknown = NULL;
     if (list) listed(list, &unknown);
     if (!unknown) return PN_OK;
-    return pn_fail(err, PN_ERR_ARGUMENT, "PN_CPU names \"%.*s\": known are scalar, avx2 and avx512",
+    return pn_fail(err, PN_ERR_ARGUMENT,
+                   "PN_CPU names \"%.*s\": known are scalar, avx2, avxvnni, avx512, avx512vnni, amx, neon, "
+                   "dotprod and i8mm",
                    (int)strcspn(unknown, ","), unknown);
 }
 
@@ -106,44 +146,4 @@ void pn_cpu_pause(void) {
 #elif defined(__aarch64__)
     __asm__ __volatile__("yield");
 #endif
-}
-
-/* ---- how much of the machine is ours ---- */
-
-static int affinity_threads(void) {
-    /* A machine with more CPUs than the usual set holds makes sched_getaffinity fail: ask with more room. */
-    for (int n_cpus = CPU_SETSIZE; n_cpus <= CPU_SETSIZE * 64; n_cpus *= 2) {
-        cpu_set_t *set = CPU_ALLOC((size_t)n_cpus);
-        if (!set) break;
-        size_t bytes = CPU_ALLOC_SIZE((size_t)n_cpus);
-        int n = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-        CPU_FREE(set);
-        if (n > 0) return n;
-    }
-    return 1;
-}
-
-/* cpu.max holds "QUOTA PERIOD" or "max PERIOD"; v1 has a file for each and -1 for none. */
-static void tighten(void *user, const char *dir, bool v2) {
-    int *best = user;
-    char line[128], period_line[64];
-    long long quota = 0, period = 0;
-    if (v2 && pn_control_line(dir, "cpu.max", line, sizeof line)) {
-        if (sscanf(line, "%lld %lld", &quota, &period) != 2) return;
-    } else if (!v2 && pn_control_line(dir, "cpu.cfs_quota_us", line, sizeof line) &&
-               pn_control_line(dir, "cpu.cfs_period_us", period_line, sizeof period_line)) {
-        quota = atoll(line);
-        period = atoll(period_line);
-    }
-    if (quota <= 0 || period <= 0) return;
-    long long n = quota / period;
-    if (n < *best) *best = n < 1 ? 1 : (int)n;
-}
-
-int pn_cpu_usable_threads(void) {
-    int n = affinity_threads();
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    if (online > 0 && online < n) n = (int)online;
-    pn_cgroup_walk("cpu", tighten, &n);
-    return n < 1 ? 1 : n;
 }

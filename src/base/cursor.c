@@ -15,12 +15,11 @@ static const uint8_t *take(pn_cursor *c, uint64_t n) {
     return at;
 }
 
-static uint64_t take_uint(pn_cursor *c, unsigned n) {
+/* The machine is little-endian, as base/file.c makes sure. */
+static inline uint64_t take_uint(pn_cursor *c, unsigned n) {
     const uint8_t *at = take(c, n);
     uint64_t value = 0;
-    if (at)
-        for (unsigned i = 0; i < n; i++)
-            value |= (uint64_t)at[i] << (8 * i);
+    if (at) memcpy(&value, at, n);
     return value;
 }
 

@@ -37,6 +37,13 @@ pn_status pn_map_open(const char *path, pn_map *out, pn_error *err) {
     return status;
 }
 
+void pn_map_forget(const void *data, size_t len) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)data, end = begin + len;
+    begin = (begin + page - 1) / page * page; /* pages that others share with us stay */
+    end = end / page * page;
+    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 void pn_map_close(pn_map *map) {
     if (map->data) munmap((void *)(uintptr_t)map->data, (size_t)map->len);
     *map = (pn_map){0};

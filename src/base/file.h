@@ -14,5 +14,7 @@ typedef struct pn_map {
    pipe or an empty file is refused with words of its own. */
 pn_status pn_map_open(const char *path, pn_map *out, pn_error *err);
 void pn_map_close(pn_map *map);
+/* Gives back the memory of mapped bytes that will hardly be read again; reading them still works. */
+void pn_map_forget(const void *data, size_t len);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ALIGNMENT 64
 
@@ -86,6 +87,30 @@ void pn_free(void *block) {
     block_header *header = header_of(block);
     count(header->kind, 0, header->bytes);
     free(header);
+}
+
+/* ---- pages ---- */
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+void *pn_pages_alloc(pn_mem_kind kind, size_t bytes) {
+    size_t padded;
+    if (__builtin_add_overflow(bytes, 2 * HUGE_PAGE - 1, &padded) || refused_by_hook()) return NULL;
+    size_t whole = padded / HUGE_PAGE * HUGE_PAGE; /* room to begin on a huge page */
+    char *map = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) return NULL;
+    size_t before = (size_t)(-(uintptr_t)map % HUGE_PAGE), kept = whole - HUGE_PAGE;
+    if (before > 0) munmap(map, before);
+    munmap(map + before + kept, HUGE_PAGE - before);
+    madvise(map + before, kept, MADV_HUGEPAGE); /* small pages work as well */
+    count(kind, bytes, 0);
+    return map + before;
+}
+
+void pn_pages_free(pn_mem_kind kind, void *pages, size_t bytes) {
+    if (!pages) return;
+    munmap(pages, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    count(kind, 0, bytes);
 }
 
 uint64_t pn_mem_bytes(pn_mem_kind kind) {

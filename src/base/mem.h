@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 typedef enum pn_mem_kind {
-    PN_MEM_OTHER, /* tables, norms and biases, tokenizer, templates; mapped files are not counted */
+    PN_MEM_OTHER,   /* tables, norms and biases, tokenizer, templates; mapped files are not counted */
+    PN_MEM_WEIGHTS, /* packed matrices */
     PN_MEM_KV,
     PN_MEM_SCRATCH, /* activations, logits */
     PN_MEM_KIND_COUNT
@@ -23,6 +24,11 @@ void *pn_alloc(pn_mem_kind kind, size_t n, size_t size);
 void *pn_realloc(void *block, size_t n, size_t size);
 
 void pn_free(void *block); /* NULL is fine */
+
+/* Pages for something large that lives long: zeroed, taken from the system only as they are touched, in huge
+   pages where it gives them, aligned to 2 MiB. NULL as for pn_alloc. bytes > 0. Freed with pn_pages_free. */
+void *pn_pages_alloc(pn_mem_kind kind, size_t bytes);
+void pn_pages_free(pn_mem_kind kind, void *pages, size_t bytes); /* NULL is fine */
 
 /* Bytes now held, and the most that were held at once, in one category. */
 uint64_t pn_mem_bytes(pn_mem_kind kind);

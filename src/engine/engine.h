@@ -25,9 +25,18 @@ struct pn_model {
     pn_template *chat_template;
     const pn_kernels *kernels;
     pn_pool *pool;
+    pn_thread_counts threads;
     pn_arena strings; /* what info points to */
     pn_model_info info;
 };
+
+/* threads.c: the most that a model opened so may use, negative when that is no number of threads; and how
+   many it is to use, once it is open. */
+int pn_threads_most(const pn_model_options *options);
+pn_thread_counts pn_threads_choose(const pn_model *model, const pn_model_options *options);
+/* Of up to n_threads on n_cores: as noted, else by a few milliseconds of measuring and then noted
+   (base/notes.h), else by counting. */
+pn_thread_counts pn_threads_find(const pn_model *model, int n_cores, int n_threads);
 
 /* vocab.c: the tokenizer that a file describes; it must have n_vocab tokens, one per row of the embedding. */
 pn_status pn_vocab_load(const pn_gguf *file, int n_vocab, pn_tokenizer **out, pn_vocab_roles *roles,
@@ -37,32 +46,59 @@ pn_status pn_vocab_load(const pn_gguf *file, int n_vocab, pn_tokenizer **out, pn
  * it is). */
 pn_status pn_chat_template_load(pn_model *model, const pn_gguf *file, pn_error *err);
 
+/* lookup.c: guesses at the next tokens from what stands in the timeline. */
+#define PN_DRAFT_MAX (PN_FEW_TOKENS - 1)
+typedef struct pn_lookup pn_lookup;
+pn_status pn_lookup_create(size_t n_ctx, pn_lookup **out, pn_error *err);
+void pn_lookup_free(pn_lookup *lookup);
+uint64_t pn_lookup_bytes(size_t n_ctx);
+/* Up to max <= PN_DRAFT_MAX tokens that may follow tokens [n]; 0 when nothing is found or, unless always,
+   when checking a guess costs more than it has brought so far. */
+size_t pn_lookup_draft(pn_lookup *lookup, bool always, const int32_t *tokens, size_t n, size_t max,
+                       int32_t *draft);
+/* n_computed tokens took so long together, n_accepted of them were guessed right. */
+void pn_lookup_learn(pn_lookup *lookup, size_t n_computed, size_t n_accepted, double seconds);
+/* Tokens that an attempt must get right on average to pay, 0 as long as it is not known. */
+double pn_lookup_break_even(const pn_lookup *lookup);
+
 struct pn_session {
     pn_model *model;
     pn_kv kv;
     pn_scratch scratch;
     size_t n_ctx;
-    int32_t *tokens;   /* [n_ctx], the first kv.n_tokens are the timeline */
-    float *logits;     /* [n_vocab] after the last token of the timeline */
-    bool logits_valid; /* false for an empty timeline, and while it grows */
+    pn_precision precision;
+    int32_t *tokens;     /* [n_ctx], the first kv.n_tokens are the timeline */
+    float *logits;       /* [n_rows, n_vocab]; row logits_row is after the last token of the timeline */
+    size_t logits_row;   /* the rows before it are after the tokens before it */
+    bool logits_valid;   /* false for an empty timeline, and while it grows */
+    bool logits_partial; /* only the greatest are those of the model (pn_logits) */
+    pn_lookup_mode lookup_mode;
+    pn_lookup *lookup; /* NULL when the mode is off */
     struct pn_sampler *sampler;
     atomic_bool cancelled;
     size_t n_reused, n_prefilled; /* of the last sync */
     double prefill_seconds;
+    bool profiling;
+    pn_profile profile;
 };
 
-/* session.c: computes one more token, for which kv.n_tokens < n_ctx must leave room. PN_ERR_MEMORY,
- * PN_ERR_CANCELLED. */
-pn_status pn_session_append(pn_session *session, int32_t token, pn_error *err);
+/* session.c: computes n more tokens, 1 or, with lookup, up to PN_DRAFT_MAX + 1, for which n_ctx must leave
+   room. Row i of the logits is then after the i-th of them; of one token only the `top` greatest are wanted
+   where top > 0. PN_ERR_MEMORY, PN_ERR_CANCELLED. */
+pn_status pn_session_extend(pn_session *session, const int32_t *tokens, size_t n, size_t top, pn_error *err);
+/* Takes back the last n of them. */
+void pn_session_take_back(pn_session *session, size_t n);
 /* Takes back a pn_session_cancel; false when there was none. */
 bool pn_session_take_cancel(pn_session *session);
 /* sampler.c: a vocabulary's worth of working memory. */
 typedef struct pn_sampler pn_sampler;
-pn_status pn_sampler_create(size_t n_vocab, pn_sampler **out, pn_error *err);
+pn_status pn_sampler_create(const pn_kernels *kernels, size_t n_vocab, pn_sampler **out, pn_error *err);
 void pn_sampler_free(pn_sampler *sampler);
 uint64_t pn_sampler_bytes(size_t n_vocab);
 /* Refuses options out of the ranges that postern.h gives, and biased ids outside the vocabulary. */
 pn_status pn_sampling_check(const pn_sampling *options, size_t n_vocab, pn_error *err);
+/* How many of the greatest logits decide under these options; 0: all may. */
+size_t pn_sampling_top(const pn_sampling *options);
 /* One token from logits [n_vocab] (left as they are), given the n_history tokens so far. PN_ERR_NUMERIC for a
  * NaN. */
 pn_status pn_sampler_next(pn_sampler *sampler, const pn_sampling *options, const float *logits,

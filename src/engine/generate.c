@@ -41,11 +41,13 @@ static pn_status keep_token(struct answer *a, int32_t id, pn_error *err) {
     return pn_stream_advance(&a->stream, err);
 }
 
-/* Samples one token and shows it; *over when the answer ends with it or before it. */
-static pn_status sample(struct answer *a, int32_t *id, bool *over, pn_error *err) {
+/* Samples one token from a row of logits, after a timeline of n_history tokens, and shows it; *over when the
+   answer ends with it or before it. */
+static pn_status sample(struct answer *a, const float *logits, size_t n_history, int32_t *id, bool *over,
+                        pn_error *err) {
     pn_session *s = a->session;
-    PN_TRY(
-        pn_sampler_next(s->sampler, &a->o->sampling, s->logits, s->tokens, s->kv.n_tokens, &a->rng, id, err));
+    PN_TRY(pn_sampler_next(s->sampler, &a->o->sampling, logits, s->tokens, n_history, &a->rng, id, err));
+    if (s->profiling) pn_profile_lap(&s->profile, PN_OP_SAMPLE);
     *over = true;
     if (!a->o->ignore_eos && pn_tokenizer_is_end(s->model->tokenizer, *id)) {
         a->finish = PN_FINISH_STOP;
@@ -56,29 +58,66 @@ static pn_status sample(struct answer *a, int32_t *id, bool *over, pn_error *err
         a->finish = PN_FINISH_STOP;
     else if (a->stream.refused || pn_session_take_cancel(s))
         a->finish = PN_FINISH_CANCELLED;
-    else if ((a->o->max_tokens && a->n >= (size_t)a->o->max_tokens) || s->kv.n_tokens >= s->n_ctx)
+    else if ((a->o->max_tokens && a->n >= (size_t)a->o->max_tokens) || n_history >= s->n_ctx)
         a->finish = PN_FINISH_LENGTH;
     else
         *over = false;
     return PN_OK;
 }
 
+/* Guesses at what follows the token that is about to be computed, as many as the context, max_tokens and the
+   scratch leave room for. */
+static size_t guess(const struct answer *a, int32_t id, int32_t *draft) {
+    pn_session *s = a->session;
+    size_t n = s->kv.n_tokens, room = s->n_ctx - n - 1, max = PN_DRAFT_MAX;
+    if (!s->lookup) return 0;
+    if (room < max) max = room;
+    if (s->scratch.n_chunk - 1 < max) max = s->scratch.n_chunk - 1;
+    if (a->o->max_tokens && (size_t)a->o->max_tokens - a->n < max) max = (size_t)a->o->max_tokens - a->n;
+    s->tokens[n] = id; /* the token is not computed yet, but is part of the text */
+    return pn_lookup_draft(s->lookup, s->lookup_mode == PN_LOOKUP_ON, s->tokens, n + 1, max, draft);
+}
+
+/* Computes *id with guesses after it, and samples from the logits after each token for as long as the sample
+   is the guess; what was guessed wrong is taken back. *id is then the token sampled last. */
+static pn_status step(struct answer *a, int32_t *id, bool *over, pn_generate_result *r, pn_error *err) {
+    pn_session *s = a->session;
+    int32_t tokens[PN_DRAFT_MAX + 1] = {*id};
+    size_t n_draft = guess(a, *id, tokens + 1), first = s->kv.n_tokens,
+           n_vocab = (size_t)s->model->decoder->n_vocab;
+    double start = pn_clock_seconds();
+    PN_TRY(pn_session_extend(s, tokens, n_draft + 1, pn_sampling_top(&a->o->sampling), err));
+    double seconds = pn_clock_seconds() - start;
+    size_t i = 0;
+    pn_status status;
+    for (;; i++) {
+        status = sample(a, s->logits + i * n_vocab, first + i + 1, id, over, err);
+        if (status != PN_OK || *over || i == n_draft || *id != tokens[i + 1]) break;
+    }
+    pn_session_take_back(s, n_draft - i);
+    if (s->lookup) pn_lookup_learn(s->lookup, n_draft + 1, i, seconds);
+    r->n_drafted += n_draft;
+    r->n_accepted += i;
+    return status;
+}
+
 static pn_status decode(struct answer *a, double start, pn_generate_result *r, pn_error *err) {
+    pn_session *s = a->session;
     bool over = false;
     int32_t id = 0;
-    PN_TRY(sample(a, &id, &over, err));
+    PN_TRY(sample(a, pn_session_logits(s), s->kv.n_tokens, &id, &over, err));
     double first = pn_clock_seconds();
     while (!over) {
-        pn_status status = pn_session_append(a->session, id, err);
+        pn_status status = step(a, &id, &over, r, err);
         if (status == PN_ERR_CANCELLED) {
             a->finish = PN_FINISH_CANCELLED;
             break;
         }
         PN_TRY(status);
-        PN_TRY(sample(a, &id, &over, err));
     }
     r->ttft_seconds = first - start;
     r->decode_seconds = pn_clock_seconds() - first;
+    if (s->lookup) r->lookup_break_even = pn_lookup_break_even(s->lookup);
     return PN_OK;
 }
 

@@ -31,12 +31,12 @@ static pn_status fill_info(pn_model *m, pn_error *err) {
     info->head_dim = d->h.head_dim;
     info->n_vocab = d->n_vocab;
     info->n_ctx_train = d->h.n_ctx_train;
-    info->n_threads = pn_pool_threads(m->pool);
     info->kernels = pn_cpu_feature_name(pn_cpu_features());
     info->bos_id = m->roles.bos;
     info->eos_id = m->roles.eos;
     info->has_chat_template = info->template_note[0] == '\0';
-    info->weights_bytes = pn_weights_bytes(d->weights);
+    info->weights_bytes = pn_weights_matrix_bytes(d->weights);
+    info->mapped_bytes = info->weights_bytes - pn_weights_packed_bytes(d->weights);
     info->decode_bytes_per_token = pn_decoder_bytes_per_token(d);
     return PN_OK;
 }
@@ -46,13 +46,13 @@ static pn_status fill_info(pn_model *m, pn_error *err) {
 static uint64_t count_tables(const pn_model *m, uint64_t held_before) {
     uint64_t held = pn_mem_bytes(PN_MEM_OTHER),
              file = pn_gguf_file_bytes(pn_weights_file(m->decoder->weights));
-    return (held > held_before ? held - held_before : 0) + (file - m->info.weights_bytes);
+    return (held > held_before ? held - held_before : 0) + (file - pn_weights_bytes(m->decoder->weights));
 }
 
 static pn_status open_decoder(pn_model *m, const char *path, pn_error *err) {
     pn_weights *weights;
     PN_TRY(pn_weights_open(path, &weights, err));
-    pn_status status = pn_decoder_create(weights, &m->decoder, err);
+    pn_status status = pn_decoder_create(weights, m->pool, &m->decoder, err);
     if (status != PN_OK) {
         pn_weights_close(weights);
         pn_error_prefix(err, "%s", path);
@@ -69,6 +69,8 @@ static pn_status open_text(pn_model *m, pn_error *err) {
 pn_status pn_model_open(const char *path, const pn_model_options *options, pn_model **out, pn_error *err) {
     if (!path || !out)
         return pn_fail(err, PN_ERR_ARGUMENT, "pn_model_open needs a path and a place for the model");
+    const pn_model_options none = {0};
+    if (!options) options = &none;
     uint64_t held = pn_mem_bytes(PN_MEM_OTHER);
     pn_model *m = pn_alloc(PN_MEM_OTHER, 1, sizeof *m);
     if (!m) return pn_fail_memory(err, "model", sizeof *m);
@@ -77,18 +79,21 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
     m->kernels = pn_kernels_host();
     pn_status status;
     PN_TRY_GOTO(status, pn_cpu_check(err), fail);
+    PN_TRY_GOTO(status, pn_pool_create(pn_threads_most(options), &m->pool, err), fail);
     PN_TRY_GOTO(status, open_decoder(m, path, err), fail);
     status = open_text(m, err);
     if (status != PN_OK) {
         pn_error_prefix(err, "%s", path);
         goto fail;
     }
-    PN_TRY_GOTO(status, pn_pool_create(options ? options->n_threads : 0, &m->pool, err), fail);
     status = fill_info(m, err);
     if (status != PN_OK) {
         pn_error_prefix(err, "%s", path);
         goto fail;
     }
+    m->threads = pn_threads_choose(m, options);
+    m->info.n_threads = m->threads.prefill;
+    m->info.n_threads_decode = m->threads.decode;
     m->info.tables_bytes = count_tables(m, held);
     *out = m;
     return PN_OK;
@@ -108,6 +113,10 @@ void pn_model_close(pn_model *model) {
 
 void pn_model_get_info(const pn_model *model, pn_model_info *out) {
     *out = model->info;
+}
+
+uint64_t pn_model_macs(const pn_model *model, uint64_t depth, uint64_t n_tok) {
+    return pn_decoder_macs(model->decoder, depth, n_tok);
 }
 
 uint64_t pn_model_decode_bytes(const pn_model *model, pn_kv_type kv_type, uint64_t depth) {

@@ -1,34 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Logits to one token. The order of the steps is documented at pn_sampling in postern.h; each step narrows a
-   list of candidates and always leaves at least one. The vocabulary is never sorted whole: candidates come
-   off a heap in descending order for as long as a step wants them. */
+   list of candidates and always leaves at least one. The vocabulary is never sorted, and hardly ever copied:
+   vectors find its greatest logits, and only what can still be drawn becomes a candidate. */
 #include "engine/engine.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct candidate {
-    float logit;
+    float logit;  /* after apply_temperature relative to the greatest and divided by the temperature */
+    float weight; /* exp(logit) then: the unnormalised probability */
     int32_t id;
 } candidate;
 
 struct pn_sampler {
+    const pn_kernels *kernels;
     size_t n_vocab;
     candidate *candidates; /* [n_vocab] the list that the steps narrow */
     size_t n;
     bool sorted;     /* descending */
+    float *scratch;  /* [n_vocab] */
     int32_t *counts; /* [n_vocab] how often a token occurs in the penalty window; all zero between calls */
-    double *weights; /* [n_vocab] unnormalised probabilities of the candidates */
 };
 
-pn_status pn_sampler_create(size_t n_vocab, pn_sampler **out, pn_error *err) {
+pn_status pn_sampler_create(const pn_kernels *kernels, size_t n_vocab, pn_sampler **out, pn_error *err) {
     pn_sampler *s = pn_alloc(PN_MEM_SCRATCH, 1, sizeof *s);
     if (!s) return pn_fail_memory(err, "sampler", sizeof *s);
+    s->kernels = kernels;
     s->n_vocab = n_vocab;
     s->candidates = pn_alloc(PN_MEM_SCRATCH, n_vocab, sizeof *s->candidates);
     s->counts = pn_alloc(PN_MEM_SCRATCH, n_vocab, sizeof *s->counts);
-    s->weights = pn_alloc(PN_MEM_SCRATCH, n_vocab, sizeof *s->weights);
-    if (!s->candidates || !s->counts || !s->weights) {
+    s->scratch = pn_alloc(PN_MEM_SCRATCH, n_vocab, sizeof *s->scratch);
+    if (!s->candidates || !s->counts || !s->scratch) {
         pn_sampler_free(s);
         return pn_fail_memory(err, "sampler", pn_sampler_bytes(n_vocab));
     }
@@ -40,12 +44,12 @@ void pn_sampler_free(pn_sampler *s) {
     if (!s) return;
     pn_free(s->candidates);
     pn_free(s->counts);
-    pn_free(s->weights);
+    pn_free(s->scratch);
     pn_free(s);
 }
 
 uint64_t pn_sampler_bytes(size_t n_vocab) {
-    return sizeof(pn_sampler) + n_vocab * (sizeof(candidate) + sizeof(int32_t) + sizeof(double));
+    return sizeof(pn_sampler) + n_vocab * (sizeof(candidate) + sizeof(int32_t) + sizeof(float));
 }
 
 pn_sampling pn_sampling_default(void) {
@@ -83,33 +87,38 @@ pn_status pn_sampling_check(const pn_sampling *o, size_t n_vocab, pn_error *err)
     return PN_OK;
 }
 
-/* ---- steps over all logits: candidates[i].id is i ---- */
+/* ---- steps over all logits ---- */
 
-static pn_status take_logits(pn_sampler *s, const float *logits, pn_error *err) {
-    s->n = s->n_vocab;
-    s->sorted = false;
-    for (size_t i = 0; i < s->n_vocab; i++) {
-        if (isnan(logits[i]))
-            return pn_fail(err, PN_ERR_NUMERIC,
-                           "the model gave a NaN for token %zu: its weights are broken, or a key or value "
-                           "passed what a half holds and the KV cache must be f32",
-                           i);
-        s->candidates[i] = (candidate){logits[i], (int32_t)i};
-    }
-    return PN_OK;
+static pn_status check_numbers(const pn_sampler *s, const float *logits, pn_error *err) {
+    int bad = 0; /* whole passes without a branch become vectors */
+    for (size_t i = 0; i < s->n_vocab; i++)
+        bad |= logits[i] != logits[i];
+    if (!bad) return PN_OK;
+    size_t i = 0;
+    while (!isnan(logits[i]))
+        i++;
+    return pn_fail(
+        err, PN_ERR_NUMERIC,
+        "the model gave a NaN for token %zu: its weights are broken, or a key or value passed what a "
+        "half holds and the KV cache must be f32",
+        i);
 }
 
 /* A ban is set, not added: a logit that overflowed to infinity would become NaN. */
-static void add_bias(pn_sampler *s, const pn_sampling *o) {
+static void add_bias(const pn_sampling *o, float *logits) {
     for (size_t i = 0; i < o->n_logit_bias; i++) {
-        float bias = o->logit_bias[i].bias, *logit = &s->candidates[o->logit_bias[i].id].logit;
+        float bias = o->logit_bias[i].bias, *logit = &logits[o->logit_bias[i].id];
         *logit = isinf(bias) ? bias : *logit + bias;
     }
 }
 
+static bool has_penalties(const pn_sampling *o) {
+    return o->repeat_penalty != 1.0f || o->frequency_penalty != 0.0f || o->presence_penalty != 0.0f;
+}
+
 /* Repeat penalty as in CTRL (Keskar et al., 2019), frequency and presence as in the OpenAI interface. */
-static void penalise(pn_sampler *s, const pn_sampling *o, const int32_t *history, size_t n_history) {
-    if (o->repeat_penalty == 1.0f && o->frequency_penalty == 0.0f && o->presence_penalty == 0.0f) return;
+static void penalise(pn_sampler *s, const pn_sampling *o, const int32_t *history, size_t n_history,
+                     float *logits) {
     size_t n = o->penalty_last_n < 0 || (size_t)o->penalty_last_n > n_history ? n_history
                                                                               : (size_t)o->penalty_last_n;
     const int32_t *window = history + (n_history - n);
@@ -119,23 +128,39 @@ static void penalise(pn_sampler *s, const pn_sampling *o, const int32_t *history
         int32_t count = s->counts[window[i]];
         if (count == 0) continue; /* done at an earlier place */
         s->counts[window[i]] = 0;
-        float *logit = &s->candidates[window[i]].logit;
+        float *logit = &logits[window[i]];
         *logit = *logit > 0 ? *logit / o->repeat_penalty : *logit * o->repeat_penalty;
         *logit -= (float)count * o->frequency_penalty + o->presence_penalty;
     }
+}
+
+/* The logits with bias and penalties: in scratch, or as given where there are none. */
+static const float *adjust(pn_sampler *s, const pn_sampling *o, const float *logits, const int32_t *history,
+                           size_t n_history) {
+    if (o->n_logit_bias == 0 && !has_penalties(o)) return logits;
+    memcpy(s->scratch, logits, s->n_vocab * sizeof *logits);
+    add_bias(o, s->scratch);
+    if (has_penalties(o)) penalise(s, o, history, n_history, s->scratch);
+    return s->scratch;
+}
+
+static int32_t greatest(const pn_sampler *s, const float *logits) {
+    float max = s->kernels->max_f32(logits, s->n_vocab);
+    int32_t i = 0;
+    while (logits[i] != max)
+        i++;
+    return i;
+}
+
+size_t pn_sampling_top(const pn_sampling *o) {
+    if (o->n_logit_bias > 0 || has_penalties(o)) return 0;
+    return o->temperature == 0.0f ? 1 : (size_t)o->top_k;
 }
 
 /* ---- steps that narrow ---- */
 
 static bool before(candidate a, candidate b) {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-static int32_t greatest(const pn_sampler *s) {
-    candidate best = s->candidates[0];
-    for (size_t i = 1; i < s->n; i++)
-        if (before(s->candidates[i], best)) best = s->candidates[i];
-    return best.id;
 }
 
 static void sift_down(candidate *heap, size_t n, size_t i) {
@@ -175,51 +200,99 @@ static void keep_popped(pn_sampler *s, size_t n_popped) {
     s->sorted = true;
 }
 
-static void keep_top_k(pn_sampler *s, const pn_sampling *o) {
-    size_t k = (size_t)o->top_k;
-    if (k == 0 || k >= s->n) return;
-    make_heap(s->candidates, s->n);
-    for (size_t i = 0; i < k; i++)
-        pop(s->candidates, s->n - i);
-    keep_popped(s, k);
-}
-
-static float max_logit(const pn_sampler *s) {
-    float max = s->candidates[0].logit;
-    for (size_t i = 1; i < s->n && !s->sorted; i++)
-        if (s->candidates[i].logit > max) max = s->candidates[i].logit;
-    return max;
-}
-
-/* After this logits are relative to the greatest, which is 0: no temperature, however small, overflows. */
-static void apply_temperature(pn_sampler *s, const pn_sampling *o) {
-    float max = max_logit(s);
-    for (size_t i = 0; i < s->n; i++) {
-        float *logit = &s->candidates[i].logit;
-        *logit = *logit == max ? 0.0f : (*logit - max) / o->temperature;
+/* Puts a candidate that beats the last of a heap in its place: the heap's root is the one that all others are
+   before. */
+static void replace_last(candidate *heap, size_t n, candidate fresh) {
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && before(heap[child], heap[child + 1])) child++;
+        if (!before(fresh, heap[child])) break;
+        heap[i] = heap[child];
     }
+    heap[i] = fresh;
 }
 
-static double total_weight(const pn_sampler *s) {
+static int compare(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    return before(*y, *x) - before(*x, *y);
+}
+
+/* The k greatest become the candidates. A block whose greatest is no better than the last of the k so far, as
+   almost all are, is passed over. */
+static void take_top_k(pn_sampler *s, const float *logits, size_t k) {
+    enum { BLOCK = 128 };
+    candidate *heap = s->candidates;
+    for (size_t i = 0; i < k; i++)
+        heap[i] = (candidate){.logit = logits[i], .id = (int32_t)i};
+    qsort(heap, k, sizeof *heap, compare);
+    for (size_t i = 0; i < k / 2; i++) { /* ascending: a heap with the last one as its root */
+        candidate swap = heap[i];
+        heap[i] = heap[k - 1 - i];
+        heap[k - 1 - i] = swap;
+    }
+    for (size_t begin = k; begin < s->n_vocab; begin += BLOCK) {
+        size_t end = begin + BLOCK < s->n_vocab ? begin + BLOCK : s->n_vocab;
+        if (!(s->kernels->max_f32(logits + begin, end - begin) > heap[0].logit)) continue;
+        for (size_t i = begin; i < end; i++)
+            if (logits[i] > heap[0].logit) /* on a tie the lower id stays */
+                replace_last(heap, k, (candidate){.logit = logits[i], .id = (int32_t)i});
+    }
+    qsort(heap, k, sizeof *heap, compare);
+    s->n = k;
+    s->sorted = true;
+}
+
+/* Relative to the greatest, so that no temperature, however small, overflows; infinities may be equal. */
+static float tempered(float logit, float max, const pn_sampling *o) {
+    return logit == max ? 0.0f : (logit - max) / o->temperature;
+}
+
+/* Gives the candidates their weights and returns the sum. */
+static double apply_temperature(pn_sampler *s, const pn_sampling *o) {
+    float max = s->candidates[0].logit;
     double sum = 0;
-    for (size_t i = 0; i < s->n; i++)
-        sum += exp((double)s->candidates[i].logit);
+    for (size_t i = 0; i < s->n; i++) {
+        candidate *c = &s->candidates[i];
+        c->logit = tempered(c->logit, max, o);
+        c->weight = expf(c->logit);
+        sum += (double)c->weight;
+    }
+    return sum;
+}
+
+/* Without top_k: every token that top_p and min_p may keep becomes a candidate with its weight. What is less
+   likely than an even share of 1 - top_p cannot be kept: all such tokens together weigh less than
+   1 - top_p. Returns the weight of the whole vocabulary. */
+static double take_all(pn_sampler *s, const pn_sampling *o, const float *logits) {
+    float max = s->kernels->max_f32(logits, s->n_vocab);
+    for (size_t i = 0; i < s->n_vocab; i++)
+        s->scratch[i] = tempered(logits[i], max, o); /* logits may be the scratch */
+    double sum = (double)s->kernels->exp_sum_f32(s->scratch, s->n_vocab, 0);
+    const float margin = 0.999f; /* for the rounding of weights and sum */
+    float share = (1.0f - o->top_p) * (float)sum / (float)s->n_vocab;
+    float least = margin * (share > o->min_p ? share : o->min_p);
+    s->n = 0;
+    s->sorted = false;
+    for (size_t i = 0; i < s->n_vocab; i++)
+        if (s->scratch[i] >= least && s->scratch[i] > 0)
+            s->candidates[s->n++] =
+                (candidate){.logit = logf(s->scratch[i]), .weight = s->scratch[i], .id = (int32_t)i};
     return sum;
 }
 
 /* The smallest set of most probable candidates that holds top_p of the probability (Holtzman et al., 2020).
  */
-static void keep_top_p(pn_sampler *s, const pn_sampling *o) {
+static void keep_top_p(pn_sampler *s, const pn_sampling *o, double total) {
     if (o->top_p >= 1.0f) return;
-    double wanted = (double)o->top_p * total_weight(s), sum = 0;
+    double wanted = (double)o->top_p * total, sum = 0;
     size_t kept = 0;
     if (!s->sorted) make_heap(s->candidates, s->n);
     do {
         if (s->sorted) {
-            sum += exp((double)s->candidates[kept].logit);
+            sum += (double)s->candidates[kept].weight;
         } else {
             pop(s->candidates, s->n - kept);
-            sum += exp((double)s->candidates[s->n - kept - 1].logit);
+            sum += (double)s->candidates[s->n - kept - 1].weight;
         }
         kept++;
     } while (sum < wanted && kept < s->n);
@@ -229,41 +302,44 @@ static void keep_top_p(pn_sampler *s, const pn_sampling *o) {
         keep_popped(s, kept);
 }
 
-/* Candidates at least min_p times as probable as the best. */
+/* Candidates at least min_p times as probable as the best, whose weight is 1. */
 static void keep_min_p(pn_sampler *s, const pn_sampling *o) {
-    if (o->min_p <= 0.0f) return;
-    float least = logf(o->min_p); /* the best is at 0 */
     size_t kept = 0;
     for (size_t i = 0; i < s->n; i++)
-        if (s->candidates[i].logit >= least) s->candidates[kept++] = s->candidates[i];
+        if (s->candidates[i].weight >= o->min_p) s->candidates[kept++] = s->candidates[i];
     s->n = kept;
 }
 
-static int32_t draw(pn_sampler *s, pn_rng *rng) {
+static int32_t draw(const pn_sampler *s, pn_rng *rng) {
     double sum = 0;
     for (size_t i = 0; i < s->n; i++)
-        sum += s->weights[i] = exp((double)s->candidates[i].logit);
+        sum += (double)s->candidates[i].weight;
     double target = pn_rng_unit(rng) * sum;
     int32_t id = s->candidates[0].id; /* rounding may leave target at 0: the last that is possible at all */
     for (size_t i = 0; i < s->n && target >= 0; i++) {
-        target -= s->weights[i];
-        if (s->weights[i] > 0) id = s->candidates[i].id;
+        target -= (double)s->candidates[i].weight;
+        if (s->candidates[i].weight > 0) id = s->candidates[i].id;
     }
     return id;
 }
 
 pn_status pn_sampler_next(pn_sampler *s, const pn_sampling *o, const float *logits, const int32_t *history,
                           size_t n_history, pn_rng *rng, int32_t *out, pn_error *err) {
-    PN_TRY(take_logits(s, logits, err));
-    add_bias(s, o);
-    penalise(s, o, history, n_history);
+    PN_TRY(check_numbers(s, logits, err));
+    logits = adjust(s, o, logits, history, n_history);
     if (o->temperature == 0.0f) {
-        *out = greatest(s);
+        *out = greatest(s, logits);
         return PN_OK;
     }
-    keep_top_k(s, o);
-    apply_temperature(s, o);
-    keep_top_p(s, o);
+    size_t k = (size_t)o->top_k;
+    double total;
+    if (k > 0 && k < s->n_vocab) {
+        take_top_k(s, logits, k);
+        total = apply_temperature(s, o);
+    } else {
+        total = take_all(s, o, logits);
+    }
+    keep_top_p(s, o, total);
     keep_min_p(s, o);
     *out = draw(s, rng);
     return PN_OK;

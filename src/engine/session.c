@@ -24,14 +24,24 @@ static pn_status complete_options(const pn_model *model, const pn_session_option
                        MAX_CHUNK);
     if (o.kv_type != PN_KV_F16 && o.kv_type != PN_KV_F32)
         return pn_fail(err, PN_ERR_ARGUMENT, "KV type %d is not known", (int)o.kv_type);
+    if (o.precision < PN_PRECISION_HIGH || o.precision > PN_PRECISION_FAST)
+        return pn_fail(err, PN_ERR_ARGUMENT, "precision %d is not known", (int)o.precision);
+    if (o.lookup < PN_LOOKUP_AUTO || o.lookup > PN_LOOKUP_ON)
+        return pn_fail(err, PN_ERR_ARGUMENT, "lookup mode %d is not known", (int)o.lookup);
     if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
     *out = o;
     return PN_OK;
 }
 
-static uint64_t fixed_bytes(const pn_model *model, size_t n_ctx) {
+/* Rows of logits. */
+static size_t n_rows(pn_lookup_mode lookup) {
+    return lookup == PN_LOOKUP_OFF ? 1 : PN_DRAFT_MAX + 1;
+}
+
+static uint64_t fixed_bytes(const pn_model *model, pn_lookup_mode lookup, size_t n_ctx) {
     size_t n_vocab = (size_t)model->decoder->n_vocab;
-    return n_ctx * sizeof(int32_t) + n_vocab * sizeof(float) + pn_sampler_bytes(n_vocab);
+    return n_ctx * sizeof(int32_t) + n_rows(lookup) * n_vocab * sizeof(float) + pn_sampler_bytes(n_vocab) +
+           (lookup == PN_LOOKUP_OFF ? 0 : pn_lookup_bytes(n_ctx));
 }
 
 pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
@@ -42,10 +52,12 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
     uint64_t block_bytes, kv, scratch;
     if (!pn_kv_block_bytes(&shape, &block_bytes) ||
         !pn_mul_u64(block_bytes, ((uint64_t)o.n_ctx + PN_KV_BLOCK - 1) / PN_KV_BLOCK, &kv) ||
-        !pn_scratch_plan(model->decoder, (size_t)o.n_chunk, model->info.n_threads, &scratch))
+        !pn_scratch_plan(model->decoder, o.precision, (size_t)o.n_chunk, pn_pool_threads(model->pool),
+                         &scratch))
         return pn_fail(err, PN_ERR_LIMIT, "a context of %d tokens does not fit in 64 bits", o.n_ctx);
-    *out = (pn_plan){
-        .n_ctx = o.n_ctx, .kv_bytes = kv, .scratch_bytes = scratch + fixed_bytes(model, (size_t)o.n_ctx)};
+    *out = (pn_plan){.n_ctx = o.n_ctx,
+                     .kv_bytes = kv,
+                     .scratch_bytes = scratch + fixed_bytes(model, o.lookup, (size_t)o.n_ctx)};
     return PN_OK;
 }
 
@@ -53,11 +65,14 @@ static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *
     const pn_decoder *d = s->model->decoder;
     pn_kv_shape shape = pn_decoder_kv_shape(d, o->kv_type);
     PN_TRY(pn_kv_init(&s->kv, &shape, s->n_ctx, err));
-    PN_TRY(pn_scratch_init(&s->scratch, d, (size_t)o->n_chunk, s->model->info.n_threads, err));
+    PN_TRY(pn_scratch_init(&s->scratch, d, o->precision, (size_t)o->n_chunk, pn_pool_threads(s->model->pool),
+                           err));
     s->tokens = pn_alloc(PN_MEM_SCRATCH, s->n_ctx, sizeof *s->tokens);
-    s->logits = pn_alloc(PN_MEM_SCRATCH, (size_t)d->n_vocab, sizeof *s->logits);
-    if (!s->tokens || !s->logits) return pn_fail_memory(err, "session", fixed_bytes(s->model, s->n_ctx));
-    return pn_sampler_create((size_t)d->n_vocab, &s->sampler, err);
+    s->logits = pn_alloc(PN_MEM_SCRATCH, n_rows(o->lookup) * (size_t)d->n_vocab, sizeof *s->logits);
+    if (!s->tokens || !s->logits)
+        return pn_fail_memory(err, "session", fixed_bytes(s->model, s->lookup_mode, s->n_ctx));
+    if (o->lookup != PN_LOOKUP_OFF) PN_TRY(pn_lookup_create(s->n_ctx, &s->lookup, err));
+    return pn_sampler_create(s->model->kernels, (size_t)d->n_vocab, &s->sampler, err);
 }
 
 pn_status pn_session_create(pn_model *model, const pn_session_options *options, pn_session **out,
@@ -68,6 +83,8 @@ pn_status pn_session_create(pn_model *model, const pn_session_options *options, 
     if (!s) return pn_fail_memory(err, "session", sizeof *s);
     s->model = pn_model_share(model);
     s->n_ctx = (size_t)o.n_ctx;
+    s->precision = o.precision;
+    s->lookup_mode = o.lookup;
     atomic_init(&s->cancelled, false);
     pn_status status = allocate(s, &o, err);
     if (status != PN_OK) {
@@ -80,7 +97,9 @@ pn_status pn_session_create(pn_model *model, const pn_session_options *options, 
 
 void pn_session_free(pn_session *s) {
     if (!s) return;
+    pn_session_profile(s, false);
     pn_sampler_free(s->sampler);
+    pn_lookup_free(s->lookup);
     pn_free(s->logits);
     pn_free(s->tokens);
     pn_scratch_done(&s->scratch);
@@ -91,18 +110,37 @@ void pn_session_free(pn_session *s) {
 
 void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
     uint64_t scratch = 0;
-    pn_scratch_plan(s->model->decoder, s->scratch.n_chunk, s->model->info.n_threads, &scratch);
+    pn_scratch_plan(s->model->decoder, s->precision, s->scratch.n_chunk, pn_pool_threads(s->model->pool),
+                    &scratch);
     *out = (pn_session_stats){.n_ctx = (int)s->n_ctx,
                               .n_tokens = s->kv.n_tokens,
                               .n_reused = s->n_reused,
                               .n_prefilled = s->n_prefilled,
                               .prefill_seconds = s->prefill_seconds,
                               .kv_bytes = pn_kv_bytes(&s->kv),
-                              .scratch_bytes = scratch + fixed_bytes(s->model, s->n_ctx)};
+                              .scratch_bytes = scratch + fixed_bytes(s->model, s->lookup_mode, s->n_ctx)};
 }
 
-const float *pn_session_logits(const pn_session *s) {
-    return s->logits_valid ? s->logits : NULL;
+static pn_forward forward_of(pn_session *s) {
+    return (pn_forward){.decoder = s->model->decoder,
+                        .kernels = s->model->kernels,
+                        .pool = s->model->pool,
+                        .threads = s->model->threads,
+                        .scratch = &s->scratch,
+                        .kv = &s->kv,
+                        .profile = s->profiling ? &s->profile : NULL,
+                        .cancel = &s->cancelled};
+}
+
+const float *pn_session_logits(pn_session *s) {
+    if (!s->logits_valid) return NULL;
+    float *row = s->logits + s->logits_row * (size_t)s->model->decoder->n_vocab;
+    if (s->logits_partial) {
+        pn_forward f = forward_of(s);
+        pn_decoder_complete(&f, row);
+        s->logits_partial = false;
+    }
+    return row;
 }
 
 void pn_session_cancel(pn_session *s) {
@@ -113,21 +151,31 @@ bool pn_session_take_cancel(pn_session *s) {
     return atomic_exchange(&s->cancelled, false);
 }
 
-/* Computes the n tokens that stand at tokens[kv.n_tokens ..); their room is reserved. */
-static pn_status forward(pn_session *s, size_t n, bool want_logits, pn_error *err) {
-    pn_forward f = {.decoder = s->model->decoder,
-                    .kernels = s->model->kernels,
-                    .pool = s->model->pool,
-                    .scratch = &s->scratch,
-                    .kv = &s->kv,
-                    .cancel = &s->cancelled};
+/* Computes the n tokens that stand at tokens[kv.n_tokens ..), and the logits after the last n_logits of them,
+   of one only the `top` greatest where top > 0; their room is reserved. */
+static pn_status forward(pn_session *s, size_t n, size_t n_logits, size_t top, pn_error *err) {
+    pn_forward f = forward_of(s);
+    pn_logits wanted = {.logits = s->logits, .n = n_logits, .top = top};
     s->logits_valid = false;
-    if (!pn_decoder_forward(&f, s->tokens + s->kv.n_tokens, n, want_logits ? s->logits : NULL)) {
+    if (!pn_decoder_forward(&f, s->tokens + s->kv.n_tokens, n, &wanted)) {
         pn_session_take_cancel(s);
         return pn_fail(err, PN_ERR_CANCELLED, "cancelled after %zu tokens", s->kv.n_tokens);
     }
-    s->logits_valid = want_logits;
+    s->logits_valid = n_logits > 0;
+    s->logits_partial = wanted.partial;
+    s->logits_row = n_logits > 0 ? n_logits - 1 : 0;
     return PN_OK;
+}
+
+void pn_session_profile(pn_session *s, bool on) {
+    if (s->profiling) pn_profile_end(&s->profile);
+    s->profiling = on;
+    if (on) pn_profile_begin(&s->profile, s->model->pool);
+}
+
+const pn_operation *pn_session_operations(const pn_session *s, size_t *n) {
+    *n = s->profiling ? PN_OP_COUNT : 0;
+    return s->profiling ? s->profile.ops : NULL;
 }
 
 static pn_status check_tokens(const pn_session *s, const int32_t *tokens, size_t n, pn_error *err) {
@@ -158,7 +206,7 @@ static pn_status prefill(pn_session *s, const int32_t *tokens, size_t n, pn_prog
         size_t chunk = n - s->kv.n_tokens;
         if (chunk > s->scratch.n_chunk) chunk = s->scratch.n_chunk;
         memcpy(s->tokens + s->kv.n_tokens, tokens + s->kv.n_tokens, chunk * sizeof *tokens);
-        PN_TRY(forward(s, chunk, s->kv.n_tokens + chunk == n, err));
+        PN_TRY(forward(s, chunk, s->kv.n_tokens + chunk == n, 0, err));
         if (progress) progress(user, s->kv.n_tokens - first, n - first);
     }
     return PN_OK;
@@ -188,8 +236,13 @@ pn_status pn_session_sync(pn_session *s, const int32_t *tokens, size_t n, pn_pro
     return status;
 }
 
-pn_status pn_session_append(pn_session *s, int32_t token, pn_error *err) {
-    PN_TRY(pn_kv_reserve(&s->kv, s->kv.n_tokens + 1, err));
-    s->tokens[s->kv.n_tokens] = token;
-    return forward(s, 1, true, err);
+pn_status pn_session_extend(pn_session *s, const int32_t *tokens, size_t n, size_t top, pn_error *err) {
+    PN_TRY(pn_kv_reserve(&s->kv, s->kv.n_tokens + n, err));
+    memcpy(s->tokens + s->kv.n_tokens, tokens, n * sizeof *tokens);
+    return forward(s, n, n, top, err);
+}
+
+void pn_session_take_back(pn_session *s, size_t n) {
+    pn_kv_truncate(&s->kv, s->kv.n_tokens - n);
+    s->logits_row -= n;
 }

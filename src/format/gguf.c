@@ -250,8 +250,10 @@ static pn_status size_tensor(pn_gguf_tensor *t, pn_error *err) {
                           "rows of %llu weights are not whole blocks of %u weights, as type %s needs",
                           (ull)t->dims[0], type->block_len, type->name);
     uint64_t n_bytes = t->dims[0] / type->block_len;
-    bool fits = pn_mul_u64(n_bytes, type->block_bytes, &n_bytes);
-    for (uint32_t i = 1; i < PN_GGUF_MAX_DIMS && fits; i++)
+    uint64_t n_rows = t->dims[1] / type->block_rows + (t->dims[1] % type->block_rows != 0);
+    bool fits = pn_mul_u64(n_bytes, type->block_bytes, &n_bytes) &&
+                pn_add_u64(n_bytes, type->row_bytes, &n_bytes) && pn_mul_u64(n_bytes, n_rows, &n_bytes);
+    for (uint32_t i = 2; i < PN_GGUF_MAX_DIMS && fits; i++)
         fits = pn_mul_u64(n_bytes, t->dims[i], &n_bytes);
     if (!fits)
         return pn_fail_at(err, PN_ERR_FORMAT, t->position,

@@ -9,9 +9,15 @@
 void pn_kernels_init(pn_kernels *table, uint32_t features) {
     pn_kernels_fill_scalar(table);
 #if defined(__x86_64__)
-    if (!(features & PN_CPU_AVX2)) return;
-    pn_kernels_fill_avx2(table);
+    if (features & PN_CPU_AVX2) pn_kernels_fill_avx2(table);
+    if (features & PN_CPU_AVXVNNI) pn_kernels_fill_avxvnni(table);
     if (features & PN_CPU_AVX512) pn_kernels_fill_avx512(table);
+    if (features & PN_CPU_AVX512VNNI) pn_kernels_fill_avx512vnni(table);
+    if (features & PN_CPU_AMX) pn_kernels_fill_amx(table);
+#elif defined(__aarch64__)
+    if (features & PN_CPU_NEON) pn_kernels_fill_neon(table);
+    if (features & PN_CPU_DOTPROD) pn_kernels_fill_dotprod(table);
+    if (features & PN_CPU_I8MM) pn_kernels_fill_i8mm(table);
 #else
     (void)features;
 #endif
@@ -27,8 +33,4 @@ static void init_host(void) {
 const pn_kernels *pn_kernels_host(void) {
     pthread_once(&host_once, init_host);
     return &host;
-}
-
-pn_kernels_decode_fn pn_kernels_decoder(const pn_kernels *table, const pn_qtype *type) {
-    return table->decode[type - pn_qtype_at(0)];
 }

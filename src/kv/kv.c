@@ -72,21 +72,39 @@ const void *pn_kv_values(const pn_kv *kv, int layer, int head, size_t block) {
     return kv->blocks[block] + run_offset(kv, layer, 1, head);
 }
 
-static void store(const pn_kv *kv, const pn_kernels *kernels, const float *src, unsigned char *dst) {
+static void store_value(const pn_kv *kv, const pn_kernels *kernels, const float *src, void *run,
+                        size_t slot) {
     size_t n = (size_t)kv->shape.head_dim;
     if (kv->shape.type == PN_KV_F32)
-        memcpy(dst, src, n * sizeof *src);
+        memcpy((float *)run + slot * n, src, n * sizeof *src);
     else
-        kernels->f32_to_f16(src, (uint16_t *)(void *)dst, n);
+        kernels->f32_to_f16(src, (uint16_t *)run + slot * n, n);
+}
+
+/* A key is a column of its run. */
+static void store_key(const pn_kv *kv, const pn_kernels *kernels, const float *src, void *run, size_t slot) {
+    size_t dim = (size_t)kv->shape.head_dim;
+    if (kv->shape.type == PN_KV_F32) {
+        for (size_t d = 0; d < dim; d++)
+            ((float *)run)[d * PN_KV_BLOCK + slot] = src[d];
+        return;
+    }
+    uint16_t halves[64];
+    for (size_t d = 0; d < dim; d += 64) {
+        size_t n = dim - d < 64 ? dim - d : 64;
+        kernels->f32_to_f16(src + d, halves, n);
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *)run)[(d + i) * PN_KV_BLOCK + slot] = halves[i];
+    }
 }
 
 void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, size_t position, const float *k,
                  const float *v) {
-    size_t dim = (size_t)kv->shape.head_dim, slot = position % PN_KV_BLOCK * dim * kv->element_bytes;
+    size_t dim = (size_t)kv->shape.head_dim, slot = position % PN_KV_BLOCK;
     unsigned char *block = kv->blocks[position / PN_KV_BLOCK];
     for (int head = 0; head < kv->shape.n_head_kv; head++) {
-        store(kv, kernels, k + (size_t)head * dim, block + run_offset(kv, layer, 0, head) + slot);
-        store(kv, kernels, v + (size_t)head * dim, block + run_offset(kv, layer, 1, head) + slot);
+        store_key(kv, kernels, k + (size_t)head * dim, block + run_offset(kv, layer, 0, head), slot);
+        store_value(kv, kernels, v + (size_t)head * dim, block + run_offset(kv, layer, 1, head), slot);
     }
 }
 

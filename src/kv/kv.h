@@ -5,8 +5,9 @@
    1. Position p lives in block p / PN_KV_BLOCK, slot p % PN_KV_BLOCK, in every layer.
    2. Blocks 0 .. n_blocks-1 exist; n_tokens <= n_blocks * PN_KV_BLOCK; slots at and past n_tokens hold no
    meaning.
-   3. Inside a block, one (layer, head) has its keys in one run [PN_KV_BLOCK, head_dim], and its values in
-   another, so that attention reads linear memory. */
+   3. Inside a block, one (layer, head) has its keys in one run, transposed: [head_dim, PN_KV_BLOCK], and its
+   values in another [PN_KV_BLOCK, head_dim], so that attention reads linear memory and both of its products
+   have their results side by side. */
 #ifndef PN_KV_KV_H
 #define PN_KV_KV_H
 
@@ -14,7 +15,7 @@
 
 #include "base/status.h"
 
-#define PN_KV_BLOCK 64
+#define PN_KV_BLOCK PN_ATTN_KEYS
 
 typedef struct pn_kv_shape {
     int n_layer, n_head_kv, head_dim;
@@ -44,8 +45,8 @@ pn_status pn_kv_reserve(pn_kv *kv, size_t n_tokens, pn_error *err);
 /* Forgets positions from n_tokens on and frees the blocks that hold none of the rest. */
 void pn_kv_truncate(pn_kv *kv, size_t n_tokens);
 
-/* The run of keys (or values) of one layer and head in one block: [PN_KV_BLOCK, head_dim] of half or float.
- */
+/* The run of keys [head_dim, PN_KV_BLOCK], or of values [PN_KV_BLOCK, head_dim], of one layer and head in one
+   block: half or float. */
 const void *pn_kv_keys(const pn_kv *kv, int layer, int head, size_t block);
 const void *pn_kv_values(const pn_kv *kv, int layer, int head, size_t block);
 

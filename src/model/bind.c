@@ -62,16 +62,18 @@ static pn_status bind_layer(pn_weights *w, const pn_hparams *h, int i, pn_layer 
 
 static pn_status bind_ends(pn_weights *w, pn_decoder *d, pn_error *err) {
     size_t n_embd = (size_t)d->h.n_embd;
-    PN_TRY(pn_weights_find_matrix(w, "token_embd.weight", 0, n_embd, PN_REQUIRED, &d->embedding, err));
+    bool tied = !pn_weights_has(w, "output.weight");
+    PN_TRY((tied ? pn_weights_find_head : pn_weights_find_matrix)(w, "token_embd.weight", 0, n_embd,
+                                                                  PN_REQUIRED, &d->embedding, err));
     if (d->embedding.n_row > INT32_MAX)
         return pn_fail(err, PN_ERR_FORMAT, "token_embd.weight has %zu rows: token ids are 32-bit",
                        d->embedding.n_row);
     d->n_vocab = (int)d->embedding.n_row;
     PN_TRY(pn_weights_find_vector(w, "output_norm.weight", n_embd, PN_REQUIRED, &d->output_norm, err));
-    PN_TRY(
-        pn_weights_find_matrix(w, "output.weight", d->embedding.n_row, n_embd, PN_OPTIONAL, &d->head, err));
-    if (!d->head.data) d->head = d->embedding;
-    return PN_OK;
+    d->head = d->embedding;
+    return tied ? PN_OK
+                : pn_weights_find_head(w, "output.weight", d->embedding.n_row, n_embd, PN_REQUIRED, &d->head,
+                                       err);
 }
 
 /* The rotation of pair i per position: 1 / base^(2i / dim), divided by the file's own factors for long
@@ -106,7 +108,7 @@ static pn_status bind_all(pn_weights *w, pn_decoder *d, pn_error *err) {
     return pn_weights_check_all_used(w, err);
 }
 
-pn_status pn_decoder_create(pn_weights *weights, pn_decoder **out, pn_error *err) {
+pn_status pn_decoder_create(pn_weights *weights, pn_pool *pool, pn_decoder **out, pn_error *err) {
     pn_decoder *d = pn_alloc(PN_MEM_OTHER, 1, sizeof *d);
     if (!d) return pn_fail_memory(err, "decoder", sizeof *d);
     pn_status status = bind_all(weights, d, err);
@@ -114,6 +116,7 @@ pn_status pn_decoder_create(pn_weights *weights, pn_decoder **out, pn_error *err
         pn_decoder_free(d);
         return status;
     }
+    pn_weights_pack(weights, pool);
     d->weights = weights;
     *out = d;
     return PN_OK;
@@ -130,28 +133,4 @@ void pn_decoder_free(pn_decoder *d) {
 pn_kv_shape pn_decoder_kv_shape(const pn_decoder *d, pn_kv_type type) {
     return (pn_kv_shape){
         .n_layer = d->h.n_layer, .n_head_kv = d->h.n_head_kv, .head_dim = d->h.head_dim, .type = type};
-}
-
-uint64_t pn_decoder_bytes_per_token(const pn_decoder *d) {
-    uint64_t sum = d->head.n_row * d->head.row_bytes;
-    if (d->head.data != d->embedding.data) sum += d->embedding.row_bytes;
-    for (int i = 0; i < d->h.n_layer; i++) {
-        const pn_layer *l = &d->layers[i];
-        const pn_weight *const matrices[] = {&l->q, &l->k, &l->v, &l->out, &l->gate, &l->up, &l->down};
-        for (size_t m = 0; m < sizeof matrices / sizeof matrices[0]; m++)
-            sum += matrices[m]->n_row * matrices[m]->row_bytes;
-    }
-    return sum;
-}
-
-uint64_t pn_decoder_kv_bytes_read(const pn_decoder *d, pn_kv_type type, uint64_t depth) {
-    uint64_t per_position =
-                 2 * (uint64_t)d->h.n_head_kv * (uint64_t)d->h.head_dim * pn_kv_element_bytes(type),
-             sum = 0;
-    for (int i = 0; i < d->h.n_layer; i++) {
-        uint64_t n = depth + 1, window = (uint64_t)d->h.window;
-        if (d->layers[i].kind == PN_LAYER_LOCAL && n > window) n = window;
-        sum += n * per_position;
-    }
-    return sum;
 }

@@ -31,9 +31,9 @@ typedef struct pn_decoder {
     pn_weights *weights;      /* owned; everything above points into it */
 } pn_decoder;
 
-/* Binds every tensor of the file to its place, checking shapes, and refuses tensors it does not know. Takes
-   `weights` on success only. */
-pn_status pn_decoder_create(pn_weights *weights, pn_decoder **out, pn_error *err);
+/* Binds every tensor of the file to its place, checking shapes, refuses tensors it does not know, and packs
+   the matrices by the workers of the pool. Takes `weights` on success only. */
+pn_status pn_decoder_create(pn_weights *weights, pn_pool *pool, pn_decoder **out, pn_error *err);
 void pn_decoder_free(pn_decoder *decoder);
 
 pn_kv_shape pn_decoder_kv_shape(const pn_decoder *decoder, pn_kv_type type);
@@ -45,6 +45,15 @@ uint64_t pn_decoder_bytes_per_token(const pn_decoder *decoder);
  * growing. */
 uint64_t pn_decoder_kv_bytes_read(const pn_decoder *decoder, pn_kv_type type, uint64_t depth);
 
+/* Multiply-adds of matrices and attention for n_tok tokens after `depth` others, with the logits of the last.
+ */
+uint64_t pn_decoder_macs(const pn_decoder *decoder, uint64_t depth, uint64_t n_tok);
+/* Those of one layer's attention. */
+uint64_t pn_layer_attention_macs(const pn_hparams *h, pn_layer_kind kind, uint64_t depth, uint64_t n_tok);
+/* Bytes of one layer's keys and values that n_tok tokens after `depth` others see. */
+uint64_t pn_layer_kv_bytes(const pn_hparams *h, pn_layer_kind kind, pn_kv_type type, uint64_t depth,
+                           uint64_t n_tok);
+
 /* Activations of a batch of up to n_chunk tokens, and what the workers of a pool need. */
 typedef struct pn_scratch {
     size_t n_chunk;
@@ -54,15 +63,18 @@ typedef struct pn_scratch {
     float *attended;  /* [n_chunk, n_head * head_dim] */
     float *gate, *up; /* [n_chunk, n_ff] */
     float *cos_sin;   /* [PN_LAYER_KIND_COUNT, n_chunk, rope_dim] */
-    float *worker;    /* [n_threads, worker_stride] */
+    float *worker;    /* [threads of the pool, worker_stride] */
     size_t worker_stride;
-    float *memory; /* the one allocation behind all of them */
+    float *partials;  /* of attention */
+    pn_inputs inputs; /* quantised inputs of the matmul at hand; n_plane 0: in float */
+    float *memory;    /* the one allocation behind all of them */
 } pn_scratch;
 
 /* Bytes that pn_scratch_init will allocate; false on overflow. */
-bool pn_scratch_plan(const pn_decoder *decoder, size_t n_chunk, int n_threads, uint64_t *bytes);
-pn_status pn_scratch_init(pn_scratch *scratch, const pn_decoder *decoder, size_t n_chunk, int n_threads,
-                          pn_error *err);
+bool pn_scratch_plan(const pn_decoder *decoder, pn_precision precision, size_t n_chunk, int n_threads,
+                     uint64_t *bytes);
+pn_status pn_scratch_init(pn_scratch *scratch, const pn_decoder *decoder, pn_precision precision,
+                          size_t n_chunk, int n_threads, pn_error *err);
 void pn_scratch_done(pn_scratch *scratch);
 
 /* Sees the residual stream x [n_tok, n_embd]: layer -1 is the embedding, then each layer's output. For
@@ -72,20 +84,38 @@ typedef struct pn_observer {
     void *user;
 } pn_observer;
 
+/* Workers of the pool for a pass, 0 for all: over many tokens, which is arithmetic, and over at most
+   PN_FEW_TOKENS, which waits for memory. */
+typedef struct pn_thread_counts {
+    int prefill, decode;
+} pn_thread_counts;
+
 typedef struct pn_forward {
     const pn_decoder *decoder;
     const pn_kernels *kernels;
     pn_pool *pool;
+    pn_thread_counts threads;
     pn_scratch *scratch;
     pn_kv *kv;
     const pn_observer *observer; /* may be NULL */
+    pn_profile *profile;         /* may be NULL */
     const atomic_bool *cancel;   /* may be NULL; looked at before each layer */
 } pn_forward;
 
+/* Which logits a pass is to give: those after each of its last n tokens, 0 for none. */
+typedef struct pn_logits {
+    float *logits; /* [n, n_vocab] */
+    size_t n;
+    size_t top;   /* with n == 1: only so many of the greatest are wanted (pn_ops_head); 0: all */
+    bool partial; /* filled in: the others are only near their values */
+} pn_logits;
+
 /* Computes n_tok <= n_chunk tokens that follow the kv->n_tokens positions already in the cache; room for them
-   must be reserved. Ids must be in [0, n_vocab). Writes their keys and values, moves kv->n_tokens, and, when
-   logits is not NULL, writes [n_vocab] logits after the last token. Does not allocate. False when *cancel
-   became true: the batch is then forgotten, as if it had not begun. */
-bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, float *logits);
+   must be reserved. Ids must be in [0, n_vocab). Writes their keys and values, moves kv->n_tokens, and gives
+   the logits that are wanted. Does not allocate. False when *cancel became true: the batch is then forgotten,
+   as if it had not begun. */
+bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, pn_logits *wanted);
+/* All logits [n_vocab] after the last token of the last pass, which gave partial ones. */
+void pn_decoder_complete(const pn_forward *f, float *logits);
 
 #endif

@@ -19,14 +19,26 @@ static void observe(const struct pass *p, int layer) {
     if (observer) observer->fn(observer->user, layer, p->s->x, p->n_tok, (size_t)p->h->n_embd);
 }
 
-static void embed(const struct pass *p, const int32_t *tokens) {
+struct embedding {
+    const struct pass *p;
+    const int32_t *tokens;
+};
+
+static void embed_tokens(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    const struct embedding *e = arg;
+    const struct pass *p = e->p;
     const pn_weight *table = &p->f->decoder->embedding;
-    void (*decode)(const void *, float *, size_t) = pn_kernels_decoder(p->f->kernels, table->type);
-    for (size_t t = 0; t < p->n_tok; t++) {
+    for (size_t t = begin; t < end; t++) {
         float *x = p->s->x + t * table->n_col;
-        decode(table->data + (size_t)tokens[t] * table->row_bytes, x, table->n_col);
+        pn_weight_decode_row(table, (size_t)e->tokens[t], x);
         if (p->h->embedding_scale != 1.0f) p->f->kernels->scale_f32(x, p->h->embedding_scale, table->n_col);
     }
+}
+
+static void embed(const struct pass *p, const int32_t *tokens) {
+    struct embedding e = {p, tokens};
+    pn_ops_run(&p->ops, embed_tokens, &e, p->n_tok, 4);
 }
 
 /* (cos, sin) of every position of the batch and pair, for one kind of layer. */
@@ -49,20 +61,36 @@ static void rotate(const struct pass *p) {
     }
 }
 
-static void matmul(const struct pass *p, const pn_weight *weight, const float *bias, const float *x,
+static void lap(const struct pass *p, pn_op op) {
+    pn_profile_lap(p->f->profile, op);
+}
+
+static void matmuls(const struct pass *p, pn_op op, const pn_matmul_job *jobs, size_t n_jobs, const float *x,
+                    size_t n_tok) {
+    pn_ops_matmul(&p->ops, jobs, n_jobs, x, n_tok);
+    lap(p, op);
+    for (size_t j = 0; j < n_jobs; j++) {
+        const pn_weight *w = jobs[j].weight;
+        pn_profile_work(p->f->profile, op, n_tok * w->n_row * w->n_col, w->n_panel * w->panel_bytes);
+    }
+}
+
+static void matmul(const struct pass *p, pn_op op, const pn_weight *weight, const float *bias, const float *x,
                    float *out) {
     pn_matmul_job job = {weight, bias, out};
-    pn_ops_matmul(&p->ops, &job, 1, x, p->n_tok);
+    matmuls(p, op, &job, 1, x, p->n_tok);
 }
 
 static void norm(const struct pass *p, const float *weight, const float *x, float *out) {
     pn_ops_rms_norm(&p->ops, x, weight, p->h->norm_eps, (size_t)p->h->n_embd, p->n_tok, out);
+    lap(p, PN_OP_NORM);
 }
 
 /* x += post_norm(part), the norm only where the model has one. */
 static void add_part(const struct pass *p, const float *post_norm, float *part) {
     if (post_norm) norm(p, post_norm, part, part);
     pn_ops_add(&p->ops, p->s->x, part, (size_t)p->h->n_embd, p->n_tok);
+    lap(p, PN_OP_ADD);
 }
 
 static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
@@ -70,7 +98,7 @@ static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
     pn_scratch *s = p->s;
     norm(p, l->attn_norm, s->x, s->normed);
     pn_matmul_job qkv[] = {{&l->q, l->q_bias, s->q}, {&l->k, l->k_bias, s->k}, {&l->v, l->v_bias, s->v}};
-    pn_ops_matmul(&p->ops, qkv, 3, s->normed, p->n_tok);
+    matmuls(p, PN_OP_QKV, qkv, 3, s->normed, p->n_tok);
     pn_rope_job rope = {.q = s->q,
                         .k = s->k,
                         .v = s->v,
@@ -86,6 +114,7 @@ static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
                         .n_tok = p->n_tok,
                         .kv = p->f->kv};
     pn_ops_rope_and_store(&p->ops, &rope);
+    lap(p, PN_OP_ROPE);
     pn_attention_job attention = {.q = s->q,
                                   .out = s->attended,
                                   .n_head = h->n_head,
@@ -96,7 +125,11 @@ static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
                                   .scale = h->attention_scale,
                                   .kv = p->f->kv};
     pn_ops_attention(&p->ops, &attention);
-    matmul(p, &l->out, l->out_bias, s->attended, s->normed);
+    lap(p, PN_OP_ATTENTION);
+    pn_profile_work(p->f->profile, PN_OP_ATTENTION,
+                    pn_layer_attention_macs(h, l->kind, p->position, p->n_tok),
+                    pn_layer_kv_bytes(h, l->kind, p->f->kv->shape.type, p->position, p->n_tok));
+    matmul(p, PN_OP_OUT, &l->out, l->out_bias, s->attended, s->normed);
     add_part(p, l->attn_post_norm, s->normed);
 }
 
@@ -104,34 +137,52 @@ static void feed_forward_part(const struct pass *p, const pn_layer *l) {
     pn_scratch *s = p->s;
     norm(p, l->ffn_norm, s->x, s->normed);
     pn_matmul_job gate_up[] = {{&l->gate, NULL, s->gate}, {&l->up, NULL, s->up}};
-    pn_ops_matmul(&p->ops, gate_up, 2, s->normed, p->n_tok);
+    matmuls(p, PN_OP_GATE_UP, gate_up, 2, s->normed, p->n_tok);
     pn_ops_gated_unit(&p->ops, p->h->activation, s->gate, s->up, (size_t)p->h->n_ff, p->n_tok);
-    matmul(p, &l->down, NULL, s->gate, s->normed);
+    lap(p, PN_OP_ACTIVATION);
+    matmul(p, PN_OP_DOWN, &l->down, NULL, s->gate, s->normed);
     add_part(p, l->ffn_post_norm, s->normed);
 }
 
-/* Only the last token's logits are wanted: a prompt's other tokens never meet the head. */
-static void head(const struct pass *p, float *logits) {
-    const pn_decoder *d = p->f->decoder;
-    size_t n = (size_t)p->h->n_embd;
-    const float *last = p->s->x + (p->n_tok - 1) * n;
-    pn_ops_rms_norm(&p->ops, last, d->output_norm, p->h->norm_eps, n, 1, p->s->normed);
-    pn_matmul_job job = {&d->head, NULL, logits};
-    pn_ops_matmul(&p->ops, &job, 1, p->s->normed, 1);
+/* The output head over what the last pass left in scratch->normed. */
+static bool head(const pn_forward *f, const pn_ops *ops, float *logits, size_t n_logits, size_t top) {
+    const pn_weight *weight = &f->decoder->head;
+    bool partial = false;
+    if (n_logits == 1) {
+        partial = pn_ops_head(ops, weight, f->scratch->normed, top, logits);
+    } else {
+        pn_matmul_job job = {weight, NULL, logits};
+        pn_ops_matmul(ops, &job, 1, f->scratch->normed, n_logits);
+    }
+    pn_profile_lap(f->profile, PN_OP_HEAD);
+    pn_profile_work(f->profile, PN_OP_HEAD, n_logits * weight->n_row * weight->n_col,
+                    partial ? weight->n_panel * weight->panel_bytes : pn_weight_bytes(weight));
+    return partial;
 }
 
-bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, float *logits) {
+static pn_ops ops_of(const pn_forward *f, size_t n_tok) {
+    return (pn_ops){.kernels = f->kernels,
+                    .pool = f->pool,
+                    .n_threads = n_tok <= PN_FEW_TOKENS ? f->threads.decode : f->threads.prefill,
+                    .inputs = f->scratch->inputs.n_plane ? &f->scratch->inputs : NULL,
+                    .scratch = f->scratch->worker,
+                    .scratch_stride = f->scratch->worker_stride,
+                    .partials = f->scratch->partials,
+                    .profile = f->profile};
+}
+
+bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, pn_logits *wanted) {
     struct pass p = {.f = f,
                      .h = &f->decoder->h,
                      .s = f->scratch,
-                     .ops = {.kernels = f->kernels,
-                             .pool = f->pool,
-                             .scratch = f->scratch->worker,
-                             .scratch_stride = f->scratch->worker_stride},
+                     .ops = ops_of(f, n_tok),
                      .n_tok = n_tok,
                      .position = f->kv->n_tokens};
+    lap(&p, PN_OP_OTHER); /* since the last pass */
     embed(&p, tokens);
+    lap(&p, PN_OP_EMBED);
     rotate(&p);
+    lap(&p, PN_OP_ROPE);
     observe(&p, -1);
     for (int layer = 0; layer < p.h->n_layer; layer++) {
         if (f->cancel && atomic_load(f->cancel)) return false;
@@ -140,6 +191,17 @@ bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok
         observe(&p, layer);
     }
     f->kv->n_tokens += n_tok;
-    if (logits) head(&p, logits);
+    if (wanted->n == 0) return true;
+    /* A prompt's other tokens never meet the head. */
+    size_t n = (size_t)p.h->n_embd;
+    pn_ops_rms_norm(&p.ops, p.s->x + (n_tok - wanted->n) * n, f->decoder->output_norm, p.h->norm_eps, n,
+                    wanted->n, p.s->normed);
+    lap(&p, PN_OP_NORM);
+    wanted->partial = head(f, &p.ops, wanted->logits, wanted->n, wanted->top);
     return true;
+}
+
+void pn_decoder_complete(const pn_forward *f, float *logits) {
+    pn_ops ops = ops_of(f, 1);
+    head(f, &ops, logits, 1, 0);
 }

@@ -1,73 +1,211 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ops/ops.h"
+/* A matmul goes over panels of weights. For a few tokens the packed bytes are read as they are, several
+   panels at a time so that memory sees several linear streams; for more, each panel is unpacked once and
+   meets every token of the batch while it is in cache. */
+#include "ops/matmul.h"
+
+#include "quant/split.h"
+
+#include <string.h>
 
 struct matmul {
     const pn_ops *ops;
     const pn_matmul_job *jobs;
     size_t n_jobs, n_tok;
     const float *x;
+    pn_inputs inputs;
 };
 
-static size_t n_panels(const pn_weight *weight) {
-    return (weight->n_row + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS;
-}
-
 static size_t panel_rows(const pn_weight *weight, size_t panel) {
-    size_t row = panel * PN_PANEL_ROWS, left = weight->n_row > row ? weight->n_row - row : 0;
+    size_t left = weight->n_row - panel * PN_PANEL_ROWS;
     return left < PN_PANEL_ROWS ? left : PN_PANEL_ROWS;
 }
 
-static void add_bias(const pn_matmul_job *job, size_t row, size_t n_row, size_t n_tok) {
-    for (size_t t = 0; t < n_tok; t++)
-        for (size_t r = row; r < row + n_row; r++)
-            job->out[t * job->weight->n_row + r] += job->bias[r];
+/* ---- where a panel's bytes are ---- */
+
+/* Room in a worker's scratch for an unpacked panel, for FLOAT_COLUMNS columns of it as floats, and for one
+   that had to be put together, each in floats for a matrix of n columns. */
+#define FLOAT_COLUMNS      256
+#define ROUNDED(n)         (((n) + 15) / 16 * 16)
+#define UNPACKED_FLOATS(n) ROUNDED(6 * (n)) /* codes 4, scales and offsets 1 each at most */
+#define JOINED_FLOATS(n)   ROUNDED((n) / PN_STEP * (544 / sizeof(float)))
+
+size_t pn_matmul_scratch_floats(size_t max_col) {
+    return UNPACKED_FLOATS(max_col) + FLOAT_COLUMNS * PN_PANEL_ROWS + JOINED_FLOATS(max_col);
 }
 
-/* Asks for the bytes of the next panel while this one is multiplied: a single linear stream with pauses in it
-   does not keep the core's own prefetchers ahead. */
-static void prefetch_panel(const pn_weight *weight, size_t panel) {
-    const uint8_t *src = weight->data + panel * PN_PANEL_ROWS * weight->row_bytes;
-    for (size_t i = 0; i < panel_rows(weight, panel) * weight->row_bytes; i += 64)
-        __builtin_prefetch(src + i, 0, 2);
+static const uint8_t *panel_data(const struct matmul *m, const pn_weight *weight, size_t panel,
+                                 float *scratch) {
+    const uint8_t *data = weight->data + panel * weight->panel_bytes;
+    if (!weight->low) return data;
+    size_t n_col = weight->n_col;
+    uint8_t *joined = (uint8_t *)(scratch + UNPACKED_FLOATS(n_col) + FLOAT_COLUMNS * PN_PANEL_ROWS);
+    m->ops->kernels->join_split(data, weight->low + panel * (n_col / PN_STEP) * PN_SPLIT_LOW_BYTES, n_col,
+                                joined);
+    return joined;
 }
 
-/* One panel: decode its rows (floats are used where they lie) and multiply them with every token. */
-static void do_panel(const struct matmul *m, const pn_matmul_job *job, size_t panel, float *scratch) {
-    const pn_kernels *kernels = m->ops->kernels;
+/* ---- a few tokens ---- */
+
+static void few_panels(const struct matmul *m, const pn_matmul_job *job, const size_t *panels, size_t n_panel,
+                       size_t first, size_t n_tok, float *scratch) {
     const pn_weight *weight = job->weight;
-    size_t row = panel * PN_PANEL_ROWS, n_row = panel_rows(weight, panel), n_col = weight->n_col;
-    const uint8_t *src = weight->data + row * weight->row_bytes;
-    const float *rows = scratch;
-    if (m->n_tok == 1) prefetch_panel(weight, panel + 1);
-    if (weight->type->id == PN_QTYPE_F32) {
-        rows = (const float *)(const void *)src;
-    } else {
-        void (*decode)(const void *, float *, size_t) = pn_kernels_decoder(kernels, weight->type);
-        for (size_t r = 0; r < n_row; r++)
-            decode(src + r * weight->row_bytes, scratch + r * n_col, n_col);
-    }
-    kernels->matmul_f32(rows, n_col, n_row, m->x, n_col, m->n_tok, n_col, job->out + row, weight->n_row);
-    if (job->bias) add_bias(job, row, n_row, m->n_tok);
+    const uint8_t *data[PN_FEW_PANELS] = {0};
+    float out[PN_FEW_PANELS * PN_FEW_TOKENS * PN_PANEL_ROWS];
+    for (size_t p = 0; p < n_panel; p++)
+        data[p] = panel_data(m, weight, panels[p], scratch);
+    m->ops->kernels->few[weight->kind](data, n_panel, weight->n_col, &m->inputs, first, n_tok, out);
+    for (size_t p = 0; p < n_panel; p++)
+        for (size_t t = 0; t < n_tok; t++)
+            memcpy(job->out + (first + t) * weight->n_row + panels[p] * PN_PANEL_ROWS,
+                   out + (p * n_tok + t) * PN_PANEL_ROWS, panel_rows(weight, panels[p]) * sizeof *out);
 }
 
-static void do_panels(void *arg, size_t begin, size_t end, int worker) {
+/* Panels [from, to) as PN_FEW_PANELS long runs side by side; those that are put together one by one. */
+static void few_tokens(const struct matmul *m, const pn_matmul_job *job, size_t from, size_t to, size_t first,
+                       size_t n_tok, float *scratch) {
+    for (size_t panel = from; job->weight->low && panel < to; panel++)
+        few_panels(m, job, &panel, 1, first, n_tok, scratch);
+    if (job->weight->low) return;
+    size_t n = to - from, longest = (n + PN_FEW_PANELS - 1) / PN_FEW_PANELS;
+    for (size_t i = 0; i < longest; i++) {
+        size_t panels[PN_FEW_PANELS], n_panel = 0;
+        for (size_t s = 0; s < PN_FEW_PANELS; s++) {
+            size_t begin = from + n * s / PN_FEW_PANELS, end = from + n * (s + 1) / PN_FEW_PANELS;
+            if (begin + i < end) panels[n_panel++] = begin + i;
+        }
+        few_panels(m, job, panels, n_panel, first, n_tok, scratch);
+    }
+}
+
+/* ---- many tokens ---- */
+
+static pn_codes expand(const struct matmul *m, const pn_weight *weight, size_t panel, float *scratch) {
+    pn_codes codes = {.scale = scratch,
+                      .offset = scratch + weight->n_col,
+                      .codes = (int8_t *)(void *)(scratch + 2 * weight->n_col)};
+    m->ops->kernels->expand[weight->kind](panel_data(m, weight, panel, scratch), weight->n_col, &codes);
+    return codes;
+}
+
+static void integer_panel(const struct matmul *m, const pn_matmul_job *job, size_t panel, float *scratch) {
+    pn_codes codes = expand(m, job->weight, panel, scratch);
+    m->ops->kernels->matmul_codes(&codes, panel_rows(job->weight, panel), &m->inputs, 0, m->n_tok,
+                                  job->out + panel * PN_PANEL_ROWS, job->weight->n_row);
+}
+
+/* n columns from `column` on as floats: [n][16], in scratch or where they lie. */
+static const float *float_columns(const struct matmul *m, const pn_weight *weight, size_t panel,
+                                  const pn_codes *codes, size_t column, size_t n, float *scratch) {
+    const pn_kernels *kernels = m->ops->kernels;
+    const uint8_t *data = weight->data + panel * weight->panel_bytes;
+    size_t at = column * PN_PANEL_ROWS;
+    const uint16_t *halves = (const uint16_t *)(const void *)data + at;
+    switch (weight->kind) {
+    case PN_PANEL_F32:
+        return (const float *)(const void *)data + at;
+    case PN_PANEL_F16:
+        kernels->f16_to_f32(halves, scratch, n * PN_PANEL_ROWS);
+        break;
+    case PN_PANEL_BF16:
+        kernels->bf16_to_f32(halves, scratch, n * PN_PANEL_ROWS);
+        break;
+    default:
+        kernels->codes_to_f32(codes, column / PN_STEP, n / PN_STEP, scratch);
+        break;
+    }
+    return scratch;
+}
+
+static void float_panel(const struct matmul *m, const pn_matmul_job *job, size_t panel, float *scratch) {
+    const pn_weight *weight = job->weight;
+    size_t n_row = panel_rows(weight, panel), n_col = weight->n_col;
+    float *out = job->out + panel * PN_PANEL_ROWS;
+    pn_codes codes = {0};
+    if (weight->kind < PN_PANEL_CODED_COUNT) codes = expand(m, weight, panel, scratch);
+    for (size_t t = 0; t < m->n_tok; t++)
+        memset(out + t * weight->n_row, 0, n_row * sizeof *out);
+    for (size_t c = 0; c < n_col; c += FLOAT_COLUMNS) {
+        size_t n = n_col - c < FLOAT_COLUMNS ? n_col - c : FLOAT_COLUMNS;
+        const float *w = float_columns(m, weight, panel, &codes, c, n, scratch + UNPACKED_FLOATS(n_col));
+        m->ops->kernels->matmul_f32(w, n_row, m->x + c, n_col, m->n_tok, n, out, weight->n_row);
+    }
+}
+
+/* ---- dealing ---- */
+
+static bool in_integers(const struct matmul *m, const pn_weight *weight) {
+    return m->ops->inputs && weight->kind < PN_PANEL_CODED_COUNT;
+}
+
+static void do_job(const struct matmul *m, const pn_matmul_job *job, size_t from, size_t to, float *scratch) {
+    const pn_weight *weight = job->weight;
+    if (from == to) return;
+    if (in_integers(m, weight) && m->n_tok <= PN_FEW_TOKENS)
+        few_tokens(m, job, from, to, 0, m->n_tok, scratch);
+    else if (in_integers(m, weight))
+        for (size_t panel = from; panel < to; panel++)
+            integer_panel(m, job, panel, scratch);
+    else
+        for (size_t panel = from; panel < to; panel++)
+            float_panel(m, job, panel, scratch);
+    if (!job->bias) return;
+    size_t end = to * PN_PANEL_ROWS < weight->n_row ? to * PN_PANEL_ROWS : weight->n_row;
+    for (size_t t = 0; t < m->n_tok; t++)
+        for (size_t r = from * PN_PANEL_ROWS; r < end; r++)
+            job->out[t * weight->n_row + r] += job->bias[r];
+}
+
+/* The unit of dealing is a cache line of weights; a panel belongs to whom its first line is dealt. */
+static size_t panel_lines(const pn_weight *weight) {
+    return (weight->panel_bytes + 63) / 64;
+}
+
+/* Lines of a few tokens' chunk at least: streams that are cut shorter are read slower. */
+#define FEW_GRAIN (65536 / 64)
+
+static size_t panels_before(const pn_weight *weight, size_t first, size_t line) {
+    if (line <= first) return 0;
+    size_t lines = panel_lines(weight), n = (line - first + lines - 1) / lines;
+    return n < weight->n_panel ? n : weight->n_panel;
+}
+
+static void do_lines(void *arg, size_t begin, size_t end, int worker) {
     const struct matmul *m = arg;
     float *scratch = m->ops->scratch + (size_t)worker * m->ops->scratch_stride;
-    size_t first = 0; /* number of the current job's first panel */
-    for (size_t j = 0; j < m->n_jobs && first < end; j++) {
-        size_t n = n_panels(m->jobs[j].weight);
-        size_t from = begin > first ? begin - first : 0, to = end - first < n ? end - first : n;
-        for (size_t panel = from; panel < to; panel++)
-            do_panel(m, &m->jobs[j], panel, scratch);
-        first += n;
+    size_t first = 0; /* the current job's first line */
+    for (size_t j = 0; j < m->n_jobs; j++) {
+        const pn_weight *weight = m->jobs[j].weight;
+        do_job(m, &m->jobs[j], panels_before(weight, first, begin), panels_before(weight, first, end),
+               scratch);
+        first += weight->n_panel * panel_lines(weight);
     }
+}
+
+static void quantise_tokens(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    const struct matmul *m = arg;
+    m->ops->kernels->quantise(m->x + begin * m->inputs.n_step * PN_STEP, begin, end - begin, &m->inputs);
+}
+
+static void quantise(struct matmul *m) {
+    m->inputs = *m->ops->inputs;
+    m->inputs.n_step = m->jobs[0].weight->n_col / PN_STEP;
+    pn_ops_run(m->ops, quantise_tokens, m, m->n_tok, PN_FEW_TOKENS);
 }
 
 void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const float *x,
                    size_t n_tok) {
     struct matmul m = {.ops = ops, .jobs = jobs, .n_jobs = n_jobs, .n_tok = n_tok, .x = x};
-    size_t total = 0;
-    for (size_t j = 0; j < n_jobs; j++)
-        total += n_panels(jobs[j].weight);
-    pn_pool_run(ops->pool, do_panels, &m, total, 1);
+    size_t lines = 0;
+    bool integers = false;
+    for (size_t j = 0; j < n_jobs; j++) {
+        integers = integers || in_integers(&m, jobs[j].weight);
+        lines += jobs[j].weight->n_panel * panel_lines(jobs[j].weight);
+    }
+    if (integers) {
+        quantise(&m);
+        pn_profile_lap(ops->profile, PN_OP_QUANTISE);
+    }
+    pn_ops_run(ops, do_lines, &m, lines, n_tok <= PN_FEW_TOKENS ? FEW_GRAIN : 1);
 }

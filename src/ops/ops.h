@@ -7,23 +7,39 @@
 #include "base/pool.h"
 #include "kernels/kernels.h"
 #include "kv/kv.h"
+#include "ops/profile.h"
 #include "weights/weights.h"
-
-/* Rows of a weight matrix that are decoded to float at a time; they meet every token of the batch while in
- * cache. */
-#define PN_PANEL_ROWS 8
 
 typedef struct pn_ops {
     const pn_kernels *kernels;
     pn_pool *pool;
+    int n_threads; /* workers of the pool that take part, 0: all */
+    /* Where inputs of matmuls are quantised, its arrays sized by pn_ops_inputs_bytes; NULL: weights are
+       turned into floats instead (PN_PRECISION_EXACT). */
+    const pn_inputs *inputs;
     /* Scratch of each worker, sized by pn_ops_scratch_floats. */
     float *scratch;
     size_t scratch_stride; /* floats from one worker's to the next */
+    float *partials;       /* of attention, merged when all workers are done: pn_ops_partial_floats */
+    pn_profile *profile;   /* may be NULL */
 } pn_ops;
 
-/* Floats of scratch one worker needs for matrices of up to max_col columns and up to max_group query heads
- * per KV head. */
-size_t pn_ops_scratch_floats(size_t max_col, size_t max_group);
+/* pn_pool_run by the workers that take part. */
+static inline void pn_ops_run(const pn_ops *ops, pn_pool_fn fn, void *arg, size_t n_items, size_t grain) {
+    pn_pool_run_on(ops->pool, ops->n_threads, fn, arg, n_items, grain);
+}
+
+/* Floats of scratch one worker needs for matrices of up to max_col columns and `group` query heads per KV
+   head. */
+size_t pn_ops_scratch_floats(size_t max_col, size_t group, size_t head_dim);
+size_t pn_ops_partial_floats(size_t n_head, size_t head_dim);
+
+/* Integer planes of the precision; 0 for PN_PRECISION_EXACT. */
+int pn_ops_planes(pn_precision precision);
+/* Bytes of the arrays of pn_inputs for n_tok tokens of up to max_col columns; false on overflow. */
+bool pn_ops_inputs_bytes(int n_plane, size_t max_col, size_t n_tok, uint64_t *bytes);
+/* Points the arrays into memory of that size, aligned to 64. */
+pn_inputs pn_ops_inputs(int n_plane, size_t max_col, size_t n_tok, void *memory);
 
 /* out [n_tok, weight->n_row] = x [n_tok, weight->n_col] times the weight's rows, plus bias [n_row] where
  * there is one. */
@@ -35,6 +51,21 @@ typedef struct pn_matmul_job {
 
 /* Several matrices over the same input x: one synchronisation for all, as for Q, K and V or gate and up. */
 void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const float *x, size_t n_tok);
+
+/* Logits of one token from an output head, whose matrix may be in two parts. With top > 0 and such a matrix
+   only the greatest logits are wanted: the high part gives every logit and how far off it may be, and those
+   rows are computed in full that may be among the `top` greatest. Then true is returned, the `top` greatest
+   logits are the same bits as pn_ops_matmul's, and every other is less than all of these, but only near its
+   own value.
+
+   How far off: the low part of a row is taken to be independent of x, so that the error is a sum of many
+   small ones with a standard deviation of |x| * |residual| / sqrt(n_col); PN_HEAD_SIGMAS of them are allowed
+   for. That is no proof, so it is watched: when a row computed in full was off by more than three quarters of
+   that, or when many rows come into question, the whole product is computed, and false returned as for top ==
+   0. */
+#define PN_HEAD_SIGMAS  8
+#define PN_HEAD_TOP_MAX 64
+bool pn_ops_head(const pn_ops *ops, const pn_weight *weight, const float *x, size_t top, float *logits);
 
 /* out [n_tok, n] = RMS norm of x [n_tok, n] (Zhang and Sennrich, 2019); out may be x. */
 void pn_ops_rms_norm(const pn_ops *ops, const float *x, const float *weight, float eps, size_t n,
@@ -71,8 +102,8 @@ void pn_ops_rope_and_store(const pn_ops *ops, const pn_rope_job *job);
 
 /* out [n_tok, n_head, head_dim]: causal attention of a batch at `position` over the cache, which already
    holds the batch's own keys and values. With a window w > 0 a query sees the w newest positions up to its
-   own. Softmax is taken online over blocks of keys (Milakov and Gimelshein, 2018; Dao et al., 2022), always
-   cut at the cache's own block bounds, so that the result does not depend on the batch. */
+   own. Softmax is taken online over blocks of keys (Milakov and Gimelshein, 2018; Dao et al., 2022) and runs
+   of blocks, always cut at the cache's own bounds, so that the result does not depend on the batch. */
 typedef struct pn_attention_job {
     const float *q; /* [n_tok, n_head, head_dim] */
     float *out;

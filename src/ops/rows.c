@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations that treat every token by itself. For one token they run on the calling thread: waking the
-   others would cost more than the work. */
+/* Operations that treat every token by itself. */
 #include "ops/ops.h"
 
+/* With fewer tokens it would cost more to hand them over than to do them. */
+#define GRAIN 4
+
 static void for_tokens(const pn_ops *ops, pn_pool_fn fn, void *arg, size_t n_tok) {
-    if (n_tok == 1)
-        fn(arg, 0, 1, 0);
-    else
-        pn_pool_run(ops->pool, fn, arg, n_tok, 1);
+    pn_ops_run(ops, fn, arg, n_tok, GRAIN);
 }
 
 struct rows {

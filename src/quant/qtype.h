@@ -7,24 +7,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PN_QTYPE_F32 0u /* GGUF id of plain floats, whose rows need no decoding */
+/* PN_QTYPE_ID_Q4_1 and the like: GGUF's numbers. */
+enum {
+#define PN_QTYPE(id, name, ...) PN_QTYPE_ID_##name = (id),
+#define PN_QTYPE_NAMED(id, name)
+#include "quant/qtypes.inc"
+#undef PN_QTYPE
+#undef PN_QTYPE_NAMED
+};
 
 typedef struct pn_qtype {
     uint32_t id;          /* as in GGUF */
     const char *name;     /* "Q4_1" */
-    uint32_t block_len;   /* weights per block */
+    uint32_t block_len;   /* columns per block */
     uint32_t block_bytes; /* bytes per block */
+    uint32_t block_rows;  /* rows per block: 1, or 16 for a packed type, whose last rows are padded */
+    uint32_t row_bytes;   /* bytes per block_rows rows besides their blocks */
     /* Decodes n weights (a multiple of block_len) from src to dst. The specification that every kernel is
-       held to. src need not be aligned. */
+       held to. src need not be aligned. NULL for a packed type: see quant/panel.h. */
     void (*decode)(const void *src, float *dst, size_t n);
 } pn_qtype;
 
-/* NULL for an id or name this version does not know. */
+/* Packed types have ids of their own far above those of other programs, which refuse them: this one plus a
+   pn_panel_kind. */
+#define PN_QTYPE_PACKED 0x504e0000u
+
+/* NULL for an id this version does not know. */
 const pn_qtype *pn_qtype_find(uint32_t id);
+/* Bytes of a tensor with dims[0] columns, a multiple of block_len, dims[1] rows, and dims[2] * dims[3] such
+   matrices, which are known not to overflow. */
+uint64_t pn_qtype_bytes(const pn_qtype *type, const uint64_t dims[4]);
 /* Name of any id ever used in public files, also of those that cannot be decoded ("IQ2_XXS"), or NULL. For
  * messages. */
 const char *pn_qtype_name(uint32_t id);
-/* All known types, in order of id. */
+/* All known types but the packed ones, in order of id. */
 const pn_qtype *pn_qtype_at(size_t i); /* NULL past the end */
 
 /* Half and bfloat16 to float, exactly; float to half rounding to nearest even, overflow to infinity. */

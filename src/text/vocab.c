@@ -26,20 +26,36 @@ static uint64_t hash_bytes(const char *text, size_t len) {
     return hash;
 }
 
+/* A slot is an id + 1 with a few bits of the hash above it, which tell most other pieces without looking at
+   them. */
+#define ID_BITS 27
+#define ID_MASK ((1u << ID_BITS) - 1)
+
+_Static_assert(MAX_TOKENS <= ID_MASK, "an id + 1 must fit");
+
+static uint32_t tag_of(uint64_t hash) {
+    return (uint32_t)(hash >> 32) & ~ID_MASK;
+}
+
+static int32_t id_of(uint32_t slot) {
+    return (int32_t)(slot & ID_MASK) - 1;
+}
+
 /* The slot that holds the piece, or the free one where it would go. The table is never full. */
-static uint32_t *slot_of(const pn_vocab *vocab, const char *text, size_t len) {
+static uint32_t *slot_of(const pn_vocab *vocab, const char *text, size_t len, uint64_t hash) {
     size_t mask = vocab->n_slots - 1;
-    size_t at = (size_t)hash_bytes(text, len) & mask;
-    for (;; at = (at + 1) & mask) {
+    for (size_t at = (size_t)hash & mask;; at = (at + 1) & mask) {
         uint32_t *slot = &vocab->slots[at];
         if (*slot == 0) return slot;
-        if (pn_str_equal(pn_vocab_piece(vocab, (int32_t)(*slot - 1)), (pn_str){text, len})) return slot;
+        if ((*slot & ~ID_MASK) == tag_of(hash) &&
+            pn_str_equal(pn_vocab_piece(vocab, id_of(*slot)), (pn_str){text, len}))
+            return slot;
     }
 }
 
 int32_t pn_vocab_find(const pn_vocab *vocab, const char *text, size_t len) {
     if (len == 0 || len > vocab->max_len) return -1;
-    return (int32_t)*slot_of(vocab, text, len) - 1;
+    return id_of(*slot_of(vocab, text, len, hash_bytes(text, len)));
 }
 
 int32_t pn_vocab_find_plain(const pn_vocab *vocab, const char *text, size_t len) {
@@ -70,18 +86,29 @@ static pn_status check_spec(const pn_tokenizer_spec *spec, uint64_t *total_bytes
     return PN_OK;
 }
 
+/* Of tokens spelled alike the first is found; an empty piece never. */
+static void place(pn_vocab *vocab, size_t i, uint64_t hash) {
+    pn_str piece = pn_vocab_piece(vocab, (int32_t)i);
+    if (piece.len == 0) return;
+    uint32_t *slot = slot_of(vocab, piece.data, piece.len, hash);
+    if (*slot == 0) *slot = ((uint32_t)i + 1) | tag_of(hash);
+}
+
 static void fill(pn_vocab *vocab, const pn_tokenizer_spec *spec) {
+    enum { AHEAD = 16 }; /* slots asked of memory before they are needed */
+    uint64_t hashes[AHEAD];
     uint32_t offset = 0;
-    for (size_t i = 0; i < spec->n_tokens; i++) {
+    for (size_t i = 0; i < spec->n_tokens + AHEAD; i++) {
+        if (i >= AHEAD) place(vocab, i - AHEAD, hashes[i % AHEAD]);
+        if (i >= spec->n_tokens) continue;
         pn_str piece = spec->tokens[i];
         if (piece.len) memcpy(vocab->spellings + offset, piece.data, piece.len);
         offset += (uint32_t)piece.len;
         vocab->offsets[i + 1] = offset;
         vocab->kinds[i] = spec->kinds ? (uint8_t)spec->kinds[i] : PN_TOKEN_NORMAL;
         if (piece.len > vocab->max_len) vocab->max_len = piece.len;
-        if (piece.len == 0) continue;
-        uint32_t *slot = slot_of(vocab, piece.data, piece.len);
-        if (*slot == 0) *slot = (uint32_t)i + 1;
+        hashes[i % AHEAD] = hash_bytes(piece.data, piece.len);
+        __builtin_prefetch(&vocab->slots[hashes[i % AHEAD] & (vocab->n_slots - 1)], 1);
     }
 }
 

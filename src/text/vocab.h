@@ -10,7 +10,7 @@ typedef struct pn_vocab {
     char *spellings;   /* all pieces, one after the other */
     uint32_t *offsets; /* [n + 1] into spellings */
     uint8_t *kinds;    /* [n] pn_token_kind */
-    uint32_t *slots;   /* [n_slots] open addressing by the hash of the piece: id + 1, 0 is free */
+    uint32_t *slots;   /* [n_slots] open addressing by the hash of the piece: id + 1 and a tag, 0 is free */
     size_t n_slots;    /* a power of two, at least twice n */
     size_t max_len;    /* of the longest piece, bytes */
 } pn_vocab;

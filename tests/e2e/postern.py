@@ -17,6 +17,8 @@ from typing import NamedTuple
 NO_POSITION = 2**64 - 1
 TOKENIZE_BOS, TOKENIZE_CONTROL = 1, 2
 KV_F16, KV_F32 = 0, 1
+PRECISION_HIGH, PRECISION_EXACT, PRECISION_FAST = 0, 1, 2
+LOOKUP_AUTO, LOOKUP_OFF, LOOKUP_ON = 0, 1, 2
 FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED = 0, 1, 2
 
 
@@ -33,7 +35,7 @@ class Tokens(c.Structure):
 
 
 class ModelOptions(c.Structure):
-    _fields_ = [("n_threads", c.c_int)]
+    _fields_ = [("n_threads", c.c_int), ("n_threads_decode", c.c_int), ("no_probe", c.c_bool)]
 
 
 class ModelInfo(c.Structure):
@@ -48,6 +50,7 @@ class ModelInfo(c.Structure):
         ("n_vocab", c.c_int),
         ("n_ctx_train", c.c_int),
         ("n_threads", c.c_int),
+        ("n_threads_decode", c.c_int),
         ("kernels", c.c_char_p),
         ("bos_id", c.c_int32),
         ("eos_id", c.c_int32),
@@ -55,6 +58,7 @@ class ModelInfo(c.Structure):
         ("template_note", c.c_char_p),
         ("tables_bytes", c.c_uint64),
         ("weights_bytes", c.c_uint64),
+        ("mapped_bytes", c.c_uint64),
         ("decode_bytes_per_token", c.c_uint64),
     ]
 
@@ -69,7 +73,13 @@ class ChatOptions(c.Structure):
 
 
 class SessionOptions(c.Structure):
-    _fields_ = [("n_ctx", c.c_int), ("n_chunk", c.c_int), ("kv_type", c.c_int)]
+    _fields_ = [
+        ("n_ctx", c.c_int),
+        ("n_chunk", c.c_int),
+        ("kv_type", c.c_int),
+        ("precision", c.c_int),
+        ("lookup", c.c_int),
+    ]
 
 
 class Plan(c.Structure):
@@ -137,6 +147,9 @@ class GenerateResult(c.Structure):
         ("ttft_seconds", c.c_double),
         ("prefill_seconds", c.c_double),
         ("decode_seconds", c.c_double),
+        ("n_drafted", c.c_size_t),
+        ("n_accepted", c.c_size_t),
+        ("lookup_break_even", c.c_double),
     ]
 
 
@@ -353,12 +366,12 @@ class Model(Handle):
         self.library.call("pn_chat_tokenize", self.pointer, _messages(messages), c.byref(o), c.byref(tokens))
         return self.library.take_tokens(tokens)
 
-    def session(self, n_ctx=0, n_chunk=0, kv_type=KV_F16):
-        return Session(self, SessionOptions(n_ctx, n_chunk, kv_type))
+    def session(self, n_ctx=0, n_chunk=0, kv_type=KV_F16, precision=PRECISION_HIGH, lookup=LOOKUP_AUTO):
+        return Session(self, SessionOptions(n_ctx, n_chunk, kv_type, precision, lookup))
 
-    def session_plan(self, n_ctx=0, n_chunk=0, kv_type=KV_F16):
+    def session_plan(self, n_ctx=0, n_chunk=0, kv_type=KV_F16, precision=PRECISION_HIGH, lookup=LOOKUP_AUTO):
         """The Plan of such a session."""
-        options, plan = SessionOptions(n_ctx, n_chunk, kv_type), Plan()
+        options, plan = SessionOptions(n_ctx, n_chunk, kv_type, precision, lookup), Plan()
         self.library.call("pn_session_plan", self.pointer, c.byref(options), c.byref(plan))
         return plan
 

@@ -13,7 +13,7 @@ import time
 import pytest
 from conftest import ROOT
 
-COMMANDS = ["run", "inspect", "tokenize", "template", "bench"]
+COMMANDS = ["run", "inspect", "tokenize", "template", "pack", "bench"]
 USAGE, FILE, LIMIT = 2, 3, 4
 
 
@@ -111,6 +111,10 @@ def test_every_option_is_in_man_page_and_completion(postern, postern_bin, comman
         (["run", "--seed", "18446744073709551616"], "18446744073709551615"),
         (["run", "--repeat-penalty", "0"], "--repeat-penalty"),
         (["run", "--kv-type", "q4"], "one of f16|f32"),
+        (["run", "--precision", "low"], "one of high|exact|fast"),
+        (["bench", "x", "--precision", ""], "one of high|exact|fast"),
+        (["bench", "x", "--batch", "0"], "'0'"),
+        (["bench", "x", "--kernels"], "without a model"),
         (["run", "--logit-bias", "5"], "ID=BIAS"),
         (["run", "--logit-bias", "5=1,6=x"], "ID=BIAS"),
         (["run", "--now", "2026-02-30"], "2026-01-02"),
@@ -135,7 +139,8 @@ def test_run_prints_only_the_answer(postern, tiny):
     answer = run_json(postern, *arguments)
     assert output(plain) == answer["text"] != ""
     assert plain.stderr == ""
-    assert set(answer) == {"text", "finish_reason", "usage", "seed", "timings", "model"}
+    assert set(answer) == {"text", "finish_reason", "usage", "seed", "timings", "lookup", "model", "precision"}
+    assert answer["precision"] == "high"
     assert answer["seed"] == 7 and answer["finish_reason"] in ("stop", "length")
     usage = answer["usage"]
     assert usage["prompt_tokens"] > 0 and usage["cached_tokens"] == 0 and 0 < usage["completion_tokens"] <= 12
@@ -368,12 +373,21 @@ def test_inspect(postern, tiny, smollm2):
     assert len(short) < len(full)
 
 
+BENCH = ["--prompt-tokens", "16", "--gen-tokens", "4", "--repeat", "2", "--threads", "1"]
+
+
+def bench_json(postern, *arguments):
+    return json.loads(output(postern("bench", *arguments, "--json")))
+
+
 def test_bench(postern, tiny):
-    options = ["--prompt-tokens", "16", "--gen-tokens", "4", "--repeat", "2", "--threads", "1"]
-    bench = json.loads(output(postern("bench", tiny, *options, "--depth", "8,20", "--json", "--kv-type", "f32")))
-    assert set(bench) == {"model", "threads", "kernels", "repeat", "prefill", "decode", "memory", "load_ms", "depths"}
-    assert bench["threads"] == 1 and [entry["depth"] for entry in bench["depths"]] == [8, 20]
-    for entry in [bench, *bench["depths"]]:
+    bench = bench_json(postern, tiny, *BENCH, "--depth", "8,20", "--kv-type", "f32")
+    assert set(bench) == {"model", "threads", "threads_decode", "kernels", "precision", "repeat", "prefill", "decode", "memory", "load_ms",
+                          "depths"}
+    assert (bench["threads"], bench["precision"]) == (1, "high")
+    assert [entry["depth"] for entry in bench["depths"]] == [8, 20]
+    entries = [bench, *bench["depths"]]
+    for entry in entries:
         prefill, decode = entry["prefill"], entry["decode"]
         assert prefill["tokens"] == 16 and decode["tokens"] == 4 and prefill["ttft_ms"] > 0
         for part in (prefill, decode):
@@ -381,12 +395,71 @@ def test_bench(postern, tiny):
         assert decode["bandwidth_share"] == pytest.approx(decode["bandwidth_gb_s"] / decode["bandwidth_peak_gb_s"], rel=1e-3)
         moved = decode["bytes_per_token"] * decode["tokens_per_s"] / 1e9
         assert decode["bandwidth_gb_s"] == pytest.approx(moved, rel=1e-3)
-    depths = [entry["decode"]["bytes_per_token"] for entry in bench["depths"]]
-    assert bench["decode"]["bytes_per_token"] < depths[0] < depths[1]
+        assert prefill["arithmetic_share"] == pytest.approx(prefill["gmac_s"] / prefill["gmac_s_peak"], rel=1e-3)
+        done = prefill["macs"] / prefill["tokens"] * prefill["tokens_per_s"] / 1e9
+        assert prefill["gmac_s"] == pytest.approx(done, rel=1e-3)
+    for values in ([entry["decode"]["bytes_per_token"] for entry in entries], [entry["prefill"]["macs"] for entry in entries]):
+        assert values[0] < values[1] < values[2]
     assert all(bench["memory"][key] > 0 for key in ("weights_bytes", "kv_bytes", "scratch_bytes", "peak_rss_bytes"))
-    table = output(postern("bench", tiny, *options))
-    assert "prefill" in table and "decode" in table and "of the bandwidth" in table
+    table = output(postern("bench", tiny, *BENCH))
+    for words in ("prefill", "decode", "precision high", "of the bandwidth", "of the arithmetic"):
+        assert words in table
     assert_fails(postern("bench", tiny, "--depth", "1000000"), LIMIT, "1000000")
+
+
+def test_bench_sweep_goes_as_deep_as_the_context(postern, tiny):
+    trained = json.loads(output(postern("inspect", tiny, "--json")))["metadata"]["llama.context_length"]
+    deepest = bench_json(postern, tiny, *BENCH, "--sweep").get("depths", [])
+    assert [entry["depth"] for entry in deepest] == [depth for depth in (512, 4096, 16384) if depth + 18 <= trained]
+
+
+def test_bench_batches(postern, tiny):
+    batches = bench_json(postern, tiny, *BENCH, "--batch", "4,1,2", "--batch", "9,4")["batches"]
+    assert [batch["tokens"] for batch in batches] == [1, 4, 2, 9] and batches[0]["cost"] == 1
+    for batch in batches:
+        assert 0 < batch["ms_min"] <= batch["ms"] <= batch["ms_max"]
+        assert batch["tokens_per_s"] == pytest.approx(batch["tokens"] / batch["ms"] * 1e3, rel=1e-3)
+        assert batch["cost"] == pytest.approx(batch["ms"] / batches[0]["ms"], rel=1e-3)
+    assert "times one token" in output(postern("bench", tiny, *BENCH, "--batch", "2"))
+    assert_fails(postern("bench", tiny, *BENCH, "--batch", "8192"), LIMIT, "8192")
+
+
+def test_bench_profile(postern, tiny):
+    bench = bench_json(postern, tiny, *BENCH, "--profile", "--depth", "8")
+    for entry in [bench, *bench["depths"]]:
+        for part in (entry["prefill"], entry["decode"]):
+            operations = {operation.pop("operation"): operation for operation in part["profile"]}
+            assert {"qkv", "attention", "out", "gate+up", "down", "head", "norms", "quantise", "sampling"} <= set(operations)
+            assert sum(operation["share"] for operation in operations.values()) == pytest.approx(1, abs=1e-3)
+            for times in operations.values():
+                assert times["laps"] > 0 and 0 <= times["waiting_us_per_token"] <= times["us_per_token"]
+        macs = sum(operation["macs"] for operation in entry["prefill"]["profile"])
+        assert macs == entry["prefill"]["macs"]
+    exact = bench_json(postern, tiny, *BENCH, "--profile", "--precision", "exact")
+    assert exact["precision"] == "exact"
+    assert "quantise" not in [operation["operation"] for operation in exact["decode"]["profile"]]
+    table = output(postern("bench", tiny, *BENCH, "--profile"))
+    assert "us/token" in table and "gate+up" in table
+
+
+def test_bench_kernels(postern):
+    report = json.loads(output(postern("bench", "--kernels", "--json", "--precision", "fast")))
+    assert set(report) == {"kernels", "precision", "rates"} and report["precision"] == "fast"
+    names = {rate["kernel"] for rate in report["rates"]}
+    assert {"quantise", "matmul_codes", "matmul_f32", "add_f32", "few", "expand", "peak_codes"} <= names
+    assert all(rate["us"] > 0 and rate["share"] > 0 and ("gmac_s" in rate or "gb_s" in rate) for rate in report["rates"])
+    assert {rate["format"] for rate in report["rates"] if rate["kernel"] == "few"} >= {"Q4_0", "Q6_K", "IQ4_XS"}
+    exact = output(postern("bench", "--kernels", "--precision", "exact"))
+    assert "matmul_f32" in exact and "matmul_codes" not in exact
+
+
+def test_precisions(postern, smollm2):
+    """Rounding to 16 bits changes no word of a short answer; 8 bits may."""
+    options = [smollm2, "-p", "Name three rivers of France.", "-n", "24", "--temp", "0"]
+    answers = {name: run_json(postern, *options, "--precision", name) for name in ("high", "exact", "fast")}
+    for name, answer in answers.items():
+        assert answer["precision"] == name and answer["text"] != ""
+    assert answers["high"]["text"] == answers["exact"]["text"]
 
 
 # ---- chat on a terminal ----------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_header_stands_alone(prefix, tmp_path):
 def test_example_program(environment, chat_program, tiny_models):
     for name in ("llama-gqa", "gemma3-window"):
         out = run(chat_program, tiny_models[name], env=environment, input="Hello\n")
-        assert out.startswith("> ") and out.endswith("> ") and len(out) > 10
+        assert out.startswith("> ") and out.endswith("\n> ")  # the answer of a random model may be empty
 
 
 def test_completion_offers_the_commands(prefix):

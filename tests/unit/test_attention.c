@@ -53,13 +53,19 @@ static void plain_attention(size_t position, int head, size_t window, float scal
             out[d] += p[j] / sum * (double)values[j][kv_head][d];
 }
 
-static void attend(const pn_kv *kv, int n_threads, size_t position, size_t n_tok, size_t window, float *out) {
+static void attend_to(const pn_kv *kv, int n_threads, const float *q, size_t position, size_t n_tok,
+                      size_t window, float *out) {
     pn_pool *pool;
     assert_int_equal(pn_pool_create(n_threads, &pool, NULL), PN_OK);
-    size_t stride = pn_ops_scratch_floats(DIM, N_HEAD / N_HEAD_KV);
+    size_t stride = pn_ops_scratch_floats(DIM, N_HEAD / N_HEAD_KV, DIM);
     float *scratch = malloc((size_t)n_threads * stride * sizeof *scratch);
-    pn_ops ops = {.kernels = pn_kernels_host(), .pool = pool, .scratch = scratch, .scratch_stride = stride};
-    pn_attention_job job = {.q = &queries[position][0][0],
+    float *partials = malloc(pn_ops_partial_floats(N_HEAD, DIM) * sizeof *partials);
+    pn_ops ops = {.kernels = pn_kernels_host(),
+                  .pool = pool,
+                  .scratch = scratch,
+                  .scratch_stride = stride,
+                  .partials = partials};
+    pn_attention_job job = {.q = q,
                             .out = out,
                             .n_head = N_HEAD,
                             .layer = LAYER,
@@ -69,8 +75,13 @@ static void attend(const pn_kv *kv, int n_threads, size_t position, size_t n_tok
                             .scale = 0.3f,
                             .kv = kv};
     pn_ops_attention(&ops, &job);
+    free(partials);
     free(scratch);
     pn_pool_free(pool);
+}
+
+static void attend(const pn_kv *kv, int n_threads, size_t position, size_t n_tok, size_t window, float *out) {
+    attend_to(kv, n_threads, &queries[position][0][0], position, n_tok, window, out);
 }
 
 static void check_all_positions(pn_kv_type type, size_t window, double tolerance) {
@@ -114,6 +125,35 @@ static void batches_and_threads_change_no_bit(void **state) {
     pn_kv_done(&kv);
 }
 
+/* Long enough for segments to double; one token at a time, in batches, and by several workers. */
+static void long_contexts_change_no_bit(void **state) {
+    (void)state;
+    enum { FROM = 2000, TO = 2200 };
+    static const size_t windows[] = {0, 300}, batches[] = {1, 3, 64, 190};
+    static float whole[TO][N_HEAD][DIM], part[TO][N_HEAD][DIM];
+    pn_kv kv;
+    pn_kv_shape shape = {.n_layer = N_LAYER, .n_head_kv = N_HEAD_KV, .head_dim = DIM, .type = PN_KV_F16};
+    assert_int_equal(pn_kv_init(&kv, &shape, TO, NULL), PN_OK);
+    assert_int_equal(pn_kv_reserve(&kv, TO, NULL), PN_OK);
+    make_inputs();
+    for (size_t p = 0; p < TO; p++)
+        pn_kv_write(&kv, pn_kernels_host(), LAYER, p, &keys[p % N_POS][0][0], &values[p * 7 % N_POS][0][0]);
+    kv.n_tokens = TO;
+    static float q[TO][N_HEAD][DIM];
+    for (size_t p = 0; p < TO; p++)
+        memcpy(q[p], queries[p % N_POS], sizeof q[p]);
+    for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+        attend_to(&kv, 1, &q[FROM][0][0], FROM, TO - FROM, windows[w], &whole[FROM][0][0]);
+        for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++)
+            for (size_t p = FROM; p < TO; p += 37) {
+                size_t n_tok = TO - p < batches[i] ? TO - p : batches[i];
+                attend_to(&kv, 3, &q[p][0][0], p, n_tok, windows[w], &part[p][0][0]);
+                assert_memory_equal(part[p], whole[p], n_tok * sizeof whole[0]);
+            }
+    }
+    pn_kv_done(&kv);
+}
+
 static void the_cache_grows_and_shrinks_by_blocks(void **state) {
     (void)state;
     uint64_t before = pn_mem_bytes(PN_MEM_KV);
@@ -146,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_matches_a_plain_softmax),
         cmocka_unit_test(batches_and_threads_change_no_bit),
+        cmocka_unit_test(long_contexts_change_no_bit),
         cmocka_unit_test(the_cache_grows_and_shrinks_by_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

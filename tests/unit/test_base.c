@@ -59,6 +59,27 @@ static void memory_is_zeroed_aligned_and_counted(void **state) {
     assert_int_equal(pn_mem_bytes(PN_MEM_KV), before);
 }
 
+static void pages_are_zeroed_aligned_and_counted(void **state) {
+    (void)state;
+    enum { BYTES = (5 << 20) + 3 };
+    uint64_t before = pn_mem_bytes(PN_MEM_WEIGHTS);
+    char *pages = pn_pages_alloc(PN_MEM_WEIGHTS, BYTES);
+    assert_non_null(pages);
+    assert_int_equal((uintptr_t)pages % (2 << 20), 0);
+    assert_int_equal(pn_mem_bytes(PN_MEM_WEIGHTS), before + BYTES);
+    for (size_t i = 0; i < BYTES; i += 1021)
+        assert_int_equal(pages[i], 0);
+    memset(pages, 1, BYTES);
+    pn_pages_free(PN_MEM_WEIGHTS, pages, BYTES);
+    assert_int_equal(pn_mem_bytes(PN_MEM_WEIGHTS), before);
+    pn_pages_free(PN_MEM_WEIGHTS, NULL, 0);
+    assert_null(pn_pages_alloc(PN_MEM_WEIGHTS, SIZE_MAX - 1));
+    pn_mem_fail_at(1);
+    assert_null(pn_pages_alloc(PN_MEM_WEIGHTS, BYTES));
+    pn_mem_fail_at(0);
+    assert_int_equal(pn_mem_bytes(PN_MEM_WEIGHTS), before);
+}
+
 static void memory_refuses_products_that_wrap(void **state) {
     (void)state;
     assert_null(pn_alloc(PN_MEM_OTHER, SIZE_MAX / 2, 3));
@@ -152,24 +173,26 @@ static void odd_paths_are_refused_with_their_name(void **state) {
 
 struct marks {
     atomic_int seen[1000];
-    atomic_int bad_worker;
-    size_t grain;
+    atomic_int bad_worker, short_range;
+    size_t n, grain;
     int n_threads;
 };
 
 static void mark(void *arg, size_t begin, size_t end, int worker) {
     struct marks *m = arg;
-    if (begin % m->grain != 0 || worker < 0 || worker >= m->n_threads) atomic_store(&m->bad_worker, 1);
+    if (worker < 0 || worker >= m->n_threads) atomic_store(&m->bad_worker, 1);
+    if (end - begin < m->grain && end - begin < m->n) atomic_store(&m->short_range, 1);
     for (size_t i = begin; i < end; i++)
         atomic_fetch_add(&m->seen[i], 1);
 }
 
-static void check_covers_once(pn_pool *pool, size_t n, size_t grain) {
-    struct marks m = {.grain = grain, .n_threads = pn_pool_threads(pool)};
-    pn_pool_run(pool, mark, &m, n, grain);
+static void check_covers_once(pn_pool *pool, int n_threads, size_t n, size_t grain) {
+    struct marks m = {.n = n, .grain = grain, .n_threads = n_threads ? n_threads : pn_pool_threads(pool)};
+    pn_pool_run_on(pool, n_threads, mark, &m, n, grain);
     for (size_t i = 0; i < 1000; i++)
         assert_int_equal(atomic_load(&m.seen[i]), i < n ? 1 : 0);
     assert_int_equal(atomic_load(&m.bad_worker), 0);
+    assert_int_equal(atomic_load(&m.short_range), 0);
 }
 
 static void every_item_is_done_exactly_once(void **state) {
@@ -177,19 +200,55 @@ static void every_item_is_done_exactly_once(void **state) {
     for (int n_threads = 1; n_threads <= 5; n_threads++) {
         pn_pool *pool;
         assert_int_equal(pn_pool_create(n_threads, &pool, NULL), PN_OK);
-        for (size_t n = 0; n < 20; n++)
-            check_covers_once(pool, n, 1);
-        check_covers_once(pool, 1000, 7);
-        check_covers_once(pool, 5, 100);
+        for (size_t n = 0; n < 70; n++)
+            check_covers_once(pool, 0, n, 1);
+        check_covers_once(pool, 0, 1000, 7);
+        check_covers_once(pool, 0, 5, 100);
+        for (int on = 1; on <= n_threads + 1; on++)
+            check_covers_once(pool, on, 999, 8);
         usleep(20000); /* long enough for the workers to fall asleep */
-        check_covers_once(pool, 999, 8);
+        check_covers_once(pool, 0, 999, 8);
         pn_pool_free(pool);
     }
 }
 
+struct hold {
+    atomic_int n_done, was_alone;
+};
+
+enum { HOLD_ITEMS = 64 };
+
+/* Whoever is dealt the first chunk stays in it until all others are done, or for a while. */
+static void hold_the_first(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    struct hold *h = arg;
+    int others = (int)(HOLD_ITEMS - (end - begin));
+    for (int i = 0; begin == 0 && atomic_load(&h->n_done) < others; i++) {
+        if (i == 200) atomic_store(&h->was_alone, 1);
+        if (i == 200) break;
+        usleep(1000);
+    }
+    atomic_fetch_add(&h->n_done, (int)(end - begin));
+}
+
+static void a_worker_that_is_held_up_keeps_only_what_it_has_in_hand(void **state) {
+    (void)state;
+    pn_pool *pool;
+    assert_int_equal(pn_pool_create(2, &pool, NULL), PN_OK);
+    int n_alone = 0;
+    for (int i = 0; i < 20; i++) {
+        struct hold h = {0};
+        pn_pool_run(pool, hold_the_first, &h, HOLD_ITEMS, 1);
+        assert_int_equal(atomic_load(&h.n_done), HOLD_ITEMS);
+        n_alone += atomic_load(&h.was_alone);
+    }
+    assert_true(n_alone < 20); /* a busy machine may leave the other worker without a core now and then */
+    pn_pool_free(pool);
+}
+
 static void *run_many(void *arg) {
     for (int i = 0; i < 300; i++)
-        check_covers_once(arg, 100, 1);
+        check_covers_once(arg, 0, 100, 1);
     return NULL;
 }
 
@@ -216,7 +275,8 @@ static void impossible_thread_counts_are_refused(void **state) {
 
 static void a_misspelt_instruction_set_is_named(void **state) {
     (void)state;
-    static const char *const good[] = {"", "scalar", "avx2", "AVX512", "avx2,avx512"};
+    static const char *const good[] = {"",    "scalar", "avx2",    "AVX512", "avxvnni",    "avx512vnni",
+                                       "amx", "neon",   "dotprod", "i8mm",   "avx2,avx512"};
     const char *set = getenv("PN_CPU");
     char *before = set ? strdup(set) : NULL;
     pn_error err;
@@ -234,6 +294,7 @@ static void a_misspelt_instruction_set_is_named(void **state) {
     free(before);
     assert_string_equal(pn_cpu_feature_name(0), "scalar");
     assert_string_equal(pn_cpu_feature_name(PN_CPU_AVX2 | PN_CPU_AVX512), "avx512");
+    assert_string_equal(pn_cpu_feature_name(PN_CPU_NEON | PN_CPU_DOTPROD | PN_CPU_I8MM), "i8mm");
 }
 
 static void the_generator_matches_its_published_stream(void **state) {
@@ -260,6 +321,7 @@ int main(void) {
         cmocka_unit_test(error_messages_stay_on_one_line),
         cmocka_unit_test(error_messages_are_cut_not_overrun),
         cmocka_unit_test(memory_is_zeroed_aligned_and_counted),
+        cmocka_unit_test(pages_are_zeroed_aligned_and_counted),
         cmocka_unit_test(memory_refuses_products_that_wrap),
         cmocka_unit_test(the_nth_allocation_fails_once),
         cmocka_unit_test(the_arena_keeps_its_bound),
@@ -267,6 +329,7 @@ int main(void) {
         cmocka_unit_test(the_cursor_sticks_at_the_first_short_read),
         cmocka_unit_test(odd_paths_are_refused_with_their_name),
         cmocka_unit_test(every_item_is_done_exactly_once),
+        cmocka_unit_test(a_worker_that_is_held_up_keeps_only_what_it_has_in_hand),
         cmocka_unit_test(callers_take_turns),
         cmocka_unit_test(impossible_thread_counts_are_refused),
         cmocka_unit_test(a_misspelt_instruction_set_is_named),

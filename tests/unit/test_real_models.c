@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two published models against transformers on their dequantised weights
-   (tests/golden/make_real_logits.py describes the vectors), and the promise that threads, chunks and reuse
-   change nothing. Needs the files that POSTERN_SMOLLM2 and POSTERN_GEMMA3 name; skipped by name without them.
- */
+   (tests/golden/make_real_logits.py describes the vectors), quantised inputs against floats, and the promise
+   that threads, chunks and reuse change nothing. Needs the files that POSTERN_SMOLLM2 and POSTERN_GEMMA3
+   name; skipped by name without them. */
 #include "support/check.h"
 
 #include <postern.h>
@@ -23,6 +23,10 @@ static const struct real_model {
 /* The float path itself; and a half cache, which shifts the softmax a little. */
 #define MAX_KL_F32 1e-6
 #define MAX_KL_F16 5e-6
+
+/* Of quantised inputs against floats, the mean over the recorded positions: three times what was measured. */
+#define MAX_MEAN_KL_HIGH 1.5e-6
+#define MAX_MEAN_KL_FAST 1e-2
 
 #define N_MODELS (sizeof models / sizeof models[0])
 
@@ -117,12 +121,19 @@ static void check_sequence(pn_session *session, const json_t *sequence, size_t n
     free(ids.ids);
 }
 
+static pn_session *open_session(pn_model *model, pn_session_options options) {
+    pn_session *session = NULL;
+    pn_error err;
+    options.n_ctx = 1024;
+    if (pn_session_create(model, &options, &session, &err) != PN_OK) fail_msg("%s", err.message);
+    return session;
+}
+
 static void check_logits(const struct real_model *real, pn_kv_type type, double max_kl) {
     pn_model *model = open_model(real, 2);
     if (!model) return;
-    pn_session *session;
-    pn_session_options options = {.n_ctx = 1024, .kv_type = type};
-    assert_int_equal(pn_session_create(model, &options, &session, NULL), PN_OK);
+    pn_session *session =
+        open_session(model, (pn_session_options){.kv_type = type, .precision = PN_PRECISION_EXACT});
     pn_model_info info;
     pn_model_get_info(model, &info);
     json_t *root = load_reference(real), *sequences = json_object_get(root, "sequences"), *sequence;
@@ -145,6 +156,79 @@ static void logits_match_the_reference(void **state) {
     }
 }
 
+/* ---- precisions ---- */
+
+/* KL(p || q) of two sets of logits. */
+static double divergence_of(const float *p, const float *q, size_t n) {
+    double p_total = log_total(p, n), q_total = log_total(q, n), kl = 0;
+    for (size_t i = 0; i < n; i++) {
+        double log_p = (double)p[i] - p_total;
+        kl += exp(log_p) * (log_p - ((double)q[i] - q_total));
+    }
+    return kl;
+}
+
+enum { N_QUANTISED = 2 };
+static const struct {
+    pn_precision precision;
+    const char *name;
+    double max_mean_kl;
+} quantised[N_QUANTISED] = {{PN_PRECISION_HIGH, "high", MAX_MEAN_KL_HIGH},
+                            {PN_PRECISION_FAST, "fast", MAX_MEAN_KL_FAST}};
+
+/* Adds the divergences at the recorded positions to sum; returns how many there are. */
+static size_t compare_precisions(pn_session *exact, pn_session *const *others, const json_t *sequence,
+                                 size_t n_vocab, double sum[N_QUANTISED]) {
+    pn_tokens ids = ids_of(json_object_get(sequence, "ids"));
+    const json_t *positions = json_object_get(sequence, "positions");
+    size_t n = json_array_size(positions);
+    for (size_t i = 0; i < n; i++) {
+        size_t n_tok =
+            (size_t)json_integer_value(json_object_get(json_array_get(positions, i), "position")) + 1;
+        assert_int_equal(pn_session_sync(exact, ids.ids, n_tok, NULL, NULL, NULL), PN_OK);
+        for (size_t q = 0; q < N_QUANTISED; q++) {
+            assert_int_equal(pn_session_sync(others[q], ids.ids, n_tok, NULL, NULL, NULL), PN_OK);
+            sum[q] += divergence_of(pn_session_logits(exact), pn_session_logits(others[q]), n_vocab);
+        }
+    }
+    free(ids.ids);
+    return n;
+}
+
+static void check_precisions(const struct real_model *real) {
+    pn_model *model = open_model(real, 2);
+    if (!model) return;
+    pn_model_info info;
+    pn_model_get_info(model, &info);
+    pn_session *exact = open_session(model, (pn_session_options){.precision = PN_PRECISION_EXACT}),
+               *others[N_QUANTISED];
+    for (size_t q = 0; q < N_QUANTISED; q++)
+        others[q] = open_session(model, (pn_session_options){.precision = quantised[q].precision});
+    json_t *root = load_reference(real), *sequences = json_object_get(root, "sequences"), *sequence;
+    double sum[N_QUANTISED] = {0};
+    size_t i, n = 0;
+    json_array_foreach(sequences, i, sequence) {
+        n += compare_precisions(exact, others, sequence, (size_t)info.n_vocab, sum);
+    }
+    for (size_t q = 0; q < N_QUANTISED; q++) {
+        double mean = sum[q] / (double)n;
+        print_message("%s, precision %s: mean KL %.1e over %zu positions\n", info.name, quantised[q].name,
+                      mean, n);
+        if (!(mean <= quantised[q].max_mean_kl))
+            fail_msg("precision %s: mean KL %g", quantised[q].name, mean);
+        pn_session_free(others[q]);
+    }
+    json_decref(root);
+    pn_session_free(exact);
+    pn_model_close(model);
+}
+
+static void quantised_inputs_stay_close_to_floats(void **state) {
+    (void)state;
+    for (size_t m = 0; m < N_MODELS; m++)
+        check_precisions(&models[m]);
+}
+
 /* ---- greedy text ---- */
 
 enum { N_ANSWER = 20 };
@@ -164,14 +248,15 @@ struct way {
     int n_threads, n_chunk;
     bool reuse; /* start from a timeline that shares a part of the prompt and then differs */
     pn_kv_type kv_type;
+    pn_precision precision;
 };
 
-static void greedy_of(const struct real_model *real, const pn_tokens *prompt, struct way way,
+/* by_threads: the model opened with one thread, and with two. */
+static void greedy_of(pn_model *const by_threads[2], const pn_tokens *prompt, struct way way,
                       int32_t answer[N_ANSWER]) {
-    pn_model *model = open_model(real, way.n_threads);
-    pn_session *session;
-    pn_session_options options = {.n_ctx = 1024, .n_chunk = way.n_chunk, .kv_type = way.kv_type};
-    assert_int_equal(pn_session_create(model, &options, &session, NULL), PN_OK);
+    pn_session *session = open_session(
+        by_threads[way.n_threads - 1],
+        (pn_session_options){.n_chunk = way.n_chunk, .kv_type = way.kv_type, .precision = way.precision});
     if (way.reuse) {
         int32_t *other = malloc(prompt->n * sizeof *other);
         memcpy(other, prompt->ids, prompt->n * sizeof *other);
@@ -181,28 +266,28 @@ static void greedy_of(const struct real_model *real, const pn_tokens *prompt, st
     }
     generate(session, prompt, answer);
     pn_session_free(session);
-    pn_model_close(model);
 }
 
-static void check_greedy(const struct real_model *real, const json_t *sequence) {
-    static const struct way ways[] = {{1, 512, false, PN_KV_F16},
-                                      {2, 32, false, PN_KV_F16},
-                                      {1, 7, false, PN_KV_F16},
-                                      {2, 1, false, PN_KV_F16}};
+static void check_greedy(pn_model *const by_threads[2], const json_t *sequence, pn_precision precision) {
+    static const struct { int n_threads, n_chunk; } ways[] = {{1, 512}, {2, 32}, {1, 7}, {2, 1}};
     pn_tokens prompt = ids_of(json_object_get(sequence, "ids")),
               want = ids_of(json_object_get(sequence, "greedy"));
     assert_int_equal(want.n, N_ANSWER);
     int32_t first[N_ANSWER], answer[N_ANSWER];
-    greedy_of(real, &prompt, (struct way){2, 0, false, PN_KV_F32}, answer);
+    greedy_of(by_threads, &prompt, (struct way){2, 0, false, PN_KV_F32, PN_PRECISION_EXACT}, answer);
     assert_memory_equal(answer, want.ids, sizeof answer);
-    /* With a half cache the text may differ from the reference's where its two best are close, but not
-     * between ways. */
-    greedy_of(real, &prompt, (struct way){2, 0, true, PN_KV_F16}, first);
+    /* With a half cache or quantised inputs the text may differ from the reference's where its two best are
+       close, but not between ways. */
+    greedy_of(by_threads, &prompt, (struct way){2, 0, true, PN_KV_F16, precision}, first);
     /* The long one is there for the window; short ones are enough to cut in many ways. */
     size_t n_ways = prompt.n > 200 ? 1 : sizeof ways / sizeof ways[0];
     for (size_t i = 0; i < n_ways; i++) {
-        greedy_of(real, &prompt, ways[i], answer);
-        assert_memory_equal(answer, first, sizeof answer);
+        struct way way = {ways[i].n_threads, ways[i].n_chunk, false, PN_KV_F16, precision};
+        greedy_of(by_threads, &prompt, way, answer);
+        if (memcmp(answer, first, sizeof answer) != 0)
+            fail_msg("%s, precision %d: another text with %d threads and chunks of %d",
+                     json_string_value(json_object_get(sequence, "name")), (int)precision, way.n_threads,
+                     way.n_chunk);
     }
     free(prompt.ids);
     free(want.ids);
@@ -211,15 +296,16 @@ static void check_greedy(const struct real_model *real, const json_t *sequence) 
 static void greedy_text_is_the_reference_text_and_one_in_every_way_of_running(void **state) {
     (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
-        pn_model *model = open_model(&models[m], 1);
-        if (!model) continue;
-        pn_model_close(model);
+        pn_model *by_threads[2] = {open_model(&models[m], 1), open_model(&models[m], 2)};
+        if (!by_threads[0]) continue;
         json_t *root = load_reference(&models[m]), *sequences = json_object_get(root, "sequences"), *sequence;
         size_t i;
         json_array_foreach(sequences, i, sequence) {
-            check_greedy(&models[m], sequence);
+            check_greedy(by_threads, sequence, (pn_precision)(i % 3)); /* each precision has its sequences */
         }
         json_decref(root);
+        pn_model_close(by_threads[0]);
+        pn_model_close(by_threads[1]);
     }
 }
 
@@ -233,6 +319,7 @@ int main(void) {
     if (n_named == 0) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_match_the_reference),
+        cmocka_unit_test(quantised_inputs_stay_close_to_floats),
         cmocka_unit_test(greedy_text_is_the_reference_text_and_one_in_every_way_of_running),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

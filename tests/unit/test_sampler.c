@@ -20,7 +20,7 @@ static int32_t next(const pn_sampling *o, const int32_t *history, size_t n_histo
     pn_rng rng;
     int32_t id = -1;
     pn_rng_seed(&rng, seed);
-    assert_int_equal(pn_sampler_create(N, &sampler, NULL), PN_OK);
+    assert_int_equal(pn_sampler_create(pn_kernels_host(), N, &sampler, NULL), PN_OK);
     assert_int_equal(pn_sampling_check(o, N, NULL), PN_OK);
     assert_int_equal(pn_sampler_next(sampler, o, logits, history, n_history, &rng, &id, NULL), PN_OK);
     pn_sampler_free(sampler);
@@ -38,7 +38,7 @@ static void histogram(const pn_sampling *o, int counts[N], int n_draws) {
     pn_rng rng;
     pn_rng_seed(&rng, 1);
     memset(counts, 0, N * sizeof *counts);
-    assert_int_equal(pn_sampler_create(N, &sampler, NULL), PN_OK);
+    assert_int_equal(pn_sampler_create(pn_kernels_host(), N, &sampler, NULL), PN_OK);
     for (int i = 0; i < n_draws; i++) {
         int32_t id;
         assert_int_equal(pn_sampler_next(sampler, o, logits, NULL, 0, &rng, &id, NULL), PN_OK);
@@ -195,7 +195,7 @@ static void a_nan_is_an_error_that_says_so(void **state) {
     pn_error err;
     int32_t id = 77;
     pn_rng_seed(&rng, 1);
-    assert_int_equal(pn_sampler_create(N, &sampler, NULL), PN_OK);
+    assert_int_equal(pn_sampler_create(pn_kernels_host(), N, &sampler, NULL), PN_OK);
     assert_int_equal(pn_sampler_next(sampler, &o, logits, NULL, 0, &rng, &id, &err), PN_ERR_NUMERIC);
     assert_non_null(strstr(err.message, "NaN"));
     assert_int_equal(id, 77);

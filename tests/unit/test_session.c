@@ -14,8 +14,10 @@
 
 #define LLAMA "tests/golden/tiny/llama-gqa.gguf"
 #define GEMMA "tests/golden/tiny/gemma3-window.gguf"
+#define CODED "tests/golden/tiny/llama-q8.gguf" /* the one whose matrices have integer codes */
 
-static const char *const paths[] = {LLAMA, GEMMA};
+static const char *const paths[] = {LLAMA, GEMMA, CODED};
+#define N_PATHS (sizeof paths / sizeof paths[0])
 
 static pn_model *open_model(const char *path, int n_threads) {
     pn_model *model = NULL;
@@ -25,12 +27,15 @@ static pn_model *open_model(const char *path, int n_threads) {
     return model;
 }
 
-static pn_session *open_session(pn_model *model, int n_ctx, int n_chunk) {
+static pn_session *open_session_with(pn_model *model, pn_session_options options) {
     pn_session *session = NULL;
-    pn_session_options options = {.n_ctx = n_ctx, .n_chunk = n_chunk};
     pn_error err;
     if (pn_session_create(model, &options, &session, &err) != PN_OK) fail_msg("%s", err.message);
     return session;
+}
+
+static pn_session *open_session(pn_model *model, int n_ctx, int n_chunk) {
+    return open_session_with(model, (pn_session_options){.n_ctx = n_ctx, .n_chunk = n_chunk});
 }
 
 static pn_generate_options greedy(int max_tokens) {
@@ -94,44 +99,79 @@ static void what_cannot_be_opened_is_named(void **state) {
 
 /* ---- equivalence ---- */
 
-static void greedy_text_is_one_for_threads_chunks_and_reuse(void **state) {
-    (void)state;
-    static const int chunks[] = {1, 7, 32, 512};
-    for (size_t p = 0; p < 2; p++) {
-        pn_generate_options o = greedy(24);
-        pn_generate_result want = {0};
-        for (int n_threads = 1; n_threads <= 2; n_threads++)
-            for (size_t c = 0; c < 4; c++) {
-                pn_model *model = open_model(paths[p], n_threads);
-                pn_session *session = open_session(model, 100, chunks[c]);
-                int32_t prompt[N_PROMPT];
-                make_prompt(prompt, n_vocab_of(model));
-                pn_generate_result cold = generate(session, prompt, N_PROMPT, &o);
-                /* Again over the old timeline, and after a detour that leaves only a prefix. */
-                pn_generate_result warm = generate(session, prompt, N_PROMPT, &o);
-                assert_int_equal(pn_session_sync(session, prompt, 20, NULL, NULL, NULL), PN_OK);
-                prompt[20] ^= 1;
-                assert_int_equal(pn_session_sync(session, prompt, 30, NULL, NULL, NULL), PN_OK);
-                prompt[20] ^= 1;
-                pn_generate_result partly = generate(session, prompt, N_PROMPT, &o);
-                assert_int_equal(cold.n_reused, 0);
-                assert_int_equal(warm.n_reused, N_PROMPT - 1);
-                assert_int_equal(partly.n_reused, 20);
-                if (!want.tokens.ids) want = generate(session, prompt, N_PROMPT, &o);
-                const pn_generate_result *all[] = {&cold, &warm, &partly};
-                for (int i = 0; i < 3; i++) {
-                    assert_int_equal(all[i]->tokens.n, 24);
-                    assert_memory_equal(all[i]->tokens.ids, want.tokens.ids, 24 * sizeof(int32_t));
-                    assert_string_equal(all[i]->text.data, want.text.data);
-                }
-                pn_generate_result_free(&cold);
-                pn_generate_result_free(&warm);
-                pn_generate_result_free(&partly);
-                pn_session_free(session);
-                pn_model_close(model);
-            }
-        pn_generate_result_free(&want);
+/* Cold, again over the old timeline, and after a detour that leaves only a prefix: the same text, which is
+ *want once there is one. */
+static void check_text(const char *path, int n_threads, pn_session_options options,
+                       pn_generate_result *want) {
+    pn_generate_options o = greedy(24);
+    pn_model *model = open_model(path, n_threads);
+    pn_session *session = open_session_with(model, options);
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, n_vocab_of(model));
+    pn_generate_result cold = generate(session, prompt, N_PROMPT, &o);
+    pn_generate_result warm = generate(session, prompt, N_PROMPT, &o);
+    assert_int_equal(pn_session_sync(session, prompt, 20, NULL, NULL, NULL), PN_OK);
+    prompt[20] ^= 1;
+    assert_int_equal(pn_session_sync(session, prompt, 30, NULL, NULL, NULL), PN_OK);
+    prompt[20] ^= 1;
+    pn_generate_result partly = generate(session, prompt, N_PROMPT, &o);
+    assert_int_equal(cold.n_reused, 0);
+    assert_int_equal(warm.n_reused, N_PROMPT - 1);
+    assert_int_equal(partly.n_reused, 20);
+    if (!want->tokens.ids) *want = generate(session, prompt, N_PROMPT, &o);
+    const pn_generate_result *all[] = {&cold, &warm, &partly};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(all[i]->tokens.n, 24);
+        assert_memory_equal(all[i]->tokens.ids, want->tokens.ids, 24 * sizeof(int32_t));
+        assert_string_equal(all[i]->text.data, want->text.data);
     }
+    pn_generate_result_free(&cold);
+    pn_generate_result_free(&warm);
+    pn_generate_result_free(&partly);
+    pn_session_free(session);
+    pn_model_close(model);
+}
+
+static void greedy_text_is_one_for_threads_chunks_reuse_and_lookup(void **state) {
+    (void)state;
+    static const int chunks[] = {1, 3, 7, 32, 512};
+    for (size_t p = 0; p < N_PATHS; p++)
+        for (int precision = PN_PRECISION_HIGH; precision <= PN_PRECISION_FAST; precision++) {
+            pn_generate_result want = {0};
+            for (int n_threads = 1; n_threads <= 2; n_threads++)
+                for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
+                    pn_session_options options = {.n_ctx = 100,
+                                                  .n_chunk = chunks[c],
+                                                  .precision = (pn_precision)precision,
+                                                  .lookup = n_threads == 1 ? PN_LOOKUP_OFF : PN_LOOKUP_ON};
+                    check_text(paths[p], n_threads, options, &want);
+                }
+            pn_generate_result_free(&want);
+        }
+}
+
+/* A chunk is also a bound to the tokens that are checked in one step. */
+static void guesses_fit_in_small_chunks(void **state) {
+    (void)state;
+    pn_model *model = open_model(CODED, 2);
+    int32_t prompt[N_PROMPT];
+    for (int i = 0; i < N_PROMPT; i++)
+        prompt[i] = 20 + i % 5;
+    pn_generate_options o = greedy(24);
+    pn_session *plain = open_session_with(model, (pn_session_options){.n_ctx = 100, .lookup = PN_LOOKUP_OFF});
+    pn_generate_result want = generate(plain, prompt, N_PROMPT, &o);
+    for (int n_chunk = 1; n_chunk <= 5; n_chunk++) {
+        pn_session *session = open_session_with(
+            model, (pn_session_options){.n_ctx = 100, .n_chunk = n_chunk, .lookup = PN_LOOKUP_ON});
+        pn_generate_result found = generate(session, prompt, N_PROMPT, &o);
+        assert_int_equal(found.n_drafted > 0, n_chunk > 1);
+        assert_memory_equal(found.tokens.ids, want.tokens.ids, 24 * sizeof(int32_t));
+        pn_generate_result_free(&found);
+        pn_session_free(session);
+    }
+    pn_generate_result_free(&want);
+    pn_session_free(plain);
+    pn_model_close(model);
 }
 
 static void a_seed_fixes_the_text(void **state) {
@@ -253,8 +293,9 @@ static void bad_requests_are_refused_and_lose_nothing(void **state) {
     assert_null(pn_session_logits(session));
 
     pn_session *none = NULL;
-    const pn_session_options wrong[] = {{.n_ctx = -1}, {.n_ctx = 1 << 30}, {.n_chunk = -1}, {.kv_type = 9}};
-    for (size_t i = 0; i < 4; i++)
+    const pn_session_options wrong[] = {{.n_ctx = -1},  {.n_ctx = 1 << 30}, {.n_chunk = -1},
+                                        {.kv_type = 9}, {.precision = 3},   {.precision = (pn_precision)-1}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_int_equal(pn_session_create(model, &wrong[i], &none, NULL), PN_ERR_ARGUMENT);
     assert_null(none);
     pn_session_free(session);
@@ -343,30 +384,48 @@ static void free_memory_is_within_what_the_machine_has(void **state) {
     assert_in_range(pn_memory_available(), 1, total);
 }
 
+static void check_plan(const char *path, pn_session_options options) {
+    pn_model *model = open_model(path, 2);
+    pn_plan plan;
+    assert_int_equal(pn_session_plan(model, &options, &plan, NULL), PN_OK);
+    assert_int_equal(plan.n_ctx, 128);
+    uint64_t kv_before = pn_mem_bytes(PN_MEM_KV), scratch_before = pn_mem_bytes(PN_MEM_SCRATCH);
+    pn_session *session = open_session_with(model, options);
+    assert_int_equal(pn_mem_bytes(PN_MEM_SCRATCH) - scratch_before, plan.scratch_bytes);
+    int32_t prompt[128];
+    for (int i = 0; i < 128; i++)
+        prompt[i] = 20 + i;
+    assert_int_equal(pn_session_sync(session, prompt, 128, NULL, NULL, NULL), PN_OK);
+    pn_session_stats stats;
+    pn_session_get_stats(session, &stats);
+    assert_int_equal(stats.kv_bytes, plan.kv_bytes);
+    assert_int_equal(stats.scratch_bytes, plan.scratch_bytes);
+    uint64_t held = pn_mem_bytes(PN_MEM_KV) - kv_before; /* the table of blocks besides */
+    assert_in_range(held, plan.kv_bytes, plan.kv_bytes + 2 * sizeof(void *));
+    pn_session_free(session);
+    pn_model_close(model);
+}
+
 static void the_plan_is_what_is_used(void **state) {
     (void)state;
-    for (size_t p = 0; p < 2; p++) {
+    for (size_t p = 0; p < N_PATHS; p++)
+        for (int precision = PN_PRECISION_HIGH; precision <= PN_PRECISION_FAST; precision++)
+            check_plan(paths[p], (pn_session_options){
+                                     .n_ctx = 128, .n_chunk = 32, .precision = (pn_precision)precision});
+}
+
+static void packed_weights_are_counted(void **state) {
+    (void)state;
+    for (size_t p = 0; p < N_PATHS; p++) {
         pn_model *model = open_model(paths[p], 2);
-        pn_session_options options = {.n_ctx = 128, .n_chunk = 32};
-        pn_plan plan;
-        assert_int_equal(pn_session_plan(model, &options, &plan, NULL), PN_OK);
-        assert_int_equal(plan.n_ctx, 128);
-        uint64_t kv_before = pn_mem_bytes(PN_MEM_KV), scratch_before = pn_mem_bytes(PN_MEM_SCRATCH);
-        pn_session *session;
-        assert_int_equal(pn_session_create(model, &options, &session, NULL), PN_OK);
-        assert_int_equal(pn_mem_bytes(PN_MEM_SCRATCH) - scratch_before, plan.scratch_bytes);
-        int32_t prompt[128];
-        for (int i = 0; i < 128; i++)
-            prompt[i] = 20 + i;
-        assert_int_equal(pn_session_sync(session, prompt, 128, NULL, NULL, NULL), PN_OK);
-        pn_session_stats stats;
-        pn_session_get_stats(session, &stats);
-        assert_int_equal(stats.kv_bytes, plan.kv_bytes);
-        assert_int_equal(stats.scratch_bytes, plan.scratch_bytes);
-        uint64_t held = pn_mem_bytes(PN_MEM_KV) - kv_before; /* the table of blocks besides */
-        assert_in_range(held, plan.kv_bytes, plan.kv_bytes + 2 * sizeof(void *));
-        pn_session_free(session);
+        pn_model_info info;
+        pn_model_get_info(model, &info);
+        assert_true(info.weights_bytes > 0);
+        uint64_t room = info.weights_bytes + info.weights_bytes / 8; /* each matrix begins on a cache line */
+        assert_in_range(pn_mem_bytes(PN_MEM_WEIGHTS), info.weights_bytes, room);
+        assert_true(info.decode_bytes_per_token <= info.weights_bytes);
         pn_model_close(model);
+        assert_int_equal(pn_mem_bytes(PN_MEM_WEIGHTS), 0);
     }
 }
 
@@ -525,7 +584,7 @@ static pn_status whole_life(const char *path) {
 
 static void every_allocation_may_fail(void **state) {
     (void)state;
-    for (size_t p = 0; p < 2; p++) {
+    for (size_t p = 0; p < N_PATHS; p++) {
         pn_mem_fail_at(0);
         assert_int_equal(whole_life(paths[p]), PN_OK);
         uint64_t n = pn_mem_fail_at(0), held = pn_mem_bytes(PN_MEM_OTHER);
@@ -539,6 +598,7 @@ static void every_allocation_may_fail(void **state) {
             if (status != PN_ERR_MEMORY && status != PN_OK)
                 fail_msg("allocation %d of %d: %s", (int)i, (int)n, pn_status_name(status));
             assert_int_equal(pn_mem_bytes(PN_MEM_OTHER), held);
+            assert_int_equal(pn_mem_bytes(PN_MEM_WEIGHTS), 0);
             assert_int_equal(pn_mem_bytes(PN_MEM_KV), 0);
             assert_int_equal(pn_mem_bytes(PN_MEM_SCRATCH), 0);
         }
@@ -549,7 +609,8 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_opened_is_named),
-        cmocka_unit_test(greedy_text_is_one_for_threads_chunks_and_reuse),
+        cmocka_unit_test(greedy_text_is_one_for_threads_chunks_reuse_and_lookup),
+        cmocka_unit_test(guesses_fit_in_small_chunks),
         cmocka_unit_test(a_seed_fixes_the_text),
         cmocka_unit_test(sessions_of_one_model_do_not_disturb_each_other),
         cmocka_unit_test(the_context_is_a_bound_and_its_end_is_no_error),
@@ -558,6 +619,7 @@ int main(void) {
         cmocka_unit_test(a_cancel_stops_one_call_even_when_it_comes_late),
         cmocka_unit_test(free_memory_is_within_what_the_machine_has),
         cmocka_unit_test(the_plan_is_what_is_used),
+        cmocka_unit_test(packed_weights_are_counted),
         cmocka_unit_test(control_tokens_in_messages_stay_text),
         cmocka_unit_test(a_prompt_has_one_bos),
         cmocka_unit_test(the_built_in_format_loses_no_system_message),

@@ -6,6 +6,9 @@ void pn_kernels_fill_scalar(pn_kernels *table) {
 #define PN_KERNEL_SET(slot, class, ret, params) table->slot = pn_##slot##_scalar;
     PN_KERNEL_SLOTS(PN_KERNEL_SET)
 #undef PN_KERNEL_SET
-    for (size_t i = 0; i < PN_KERNEL_MAX_TYPES && pn_qtype_at(i); i++)
-        table->decode[i] = pn_qtype_at(i)->decode;
+#define PN_PANEL(name, ...)                                                                                  \
+    table->few[PN_PANEL_##name] = pn_few_##name##_scalar;                                                    \
+    table->expand[PN_PANEL_##name] = pn_expand_##name##_scalar;
+#include "quant/panels.inc"
+#undef PN_PANEL
 }

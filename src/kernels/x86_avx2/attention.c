@@ -1,127 +1,240 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/x86_avx2/dot_tile.h"
+/* Both products of attention are a [n_row, k] * b [k, n] with a row of b in vectors and an element of a in
+   all lanes: every output element has a lane, which takes its products by fma in order of k, so that tiles of
+   any shape agree. A few rows convert b as they read it; many have it converted once, into a buffer in L1. */
+#include "kernels/x86_avx2/avx2.h"
 
-/* Three heads x four keys at a time. */
-PN_AVX2_INLINE void scores_4x3(const float *q, const void *keys, bool half, size_t dim, __m128 scale,
-                               float *scores, size_t scores_stride) {
-    __m256 s[12];
-    for (int i = 0; i < 12; i++)
-        s[i] = _mm256_setzero_ps();
-    pn_tile_4x3(keys, dim, half, q, dim, dim, s);
-    _mm_storeu_ps(scores, _mm_mul_ps(pn_sum_four(s[0], s[3], s[6], s[9]), scale));
-    _mm_storeu_ps(scores + scores_stride, _mm_mul_ps(pn_sum_four(s[1], s[4], s[7], s[10]), scale));
-    _mm_storeu_ps(scores + 2 * scores_stride, _mm_mul_ps(pn_sum_four(s[2], s[5], s[8], s[11]), scale));
+enum {
+    STRIP_ROWS = 6,
+    STRIP_TILES = 12, /* accumulators; 4 registers are left for operands */
+    FEW_ROWS = 2 * STRIP_ROWS,
+    CHUNK = 64 /* rows and columns of b that are multiplied at a time; as floats 16 KiB */
+};
+
+/* out [n_row, n] = a * b, added to out or not. */
+struct product {
+    const float *a;
+    const char *b; /* of half or float */
+    float *out;
+    size_t a_stride, b_stride, out_stride; /* elements from row to row */
+    size_t n_row, k, n;
+    bool half, add;
+    /* To prefetch while multiplying: in step with the rows of b, or else `burst` bytes before every strip. */
+    const char *ahead;
+    size_t burst;
+};
+
+PN_AVX2_INLINE size_t b_bytes(const struct product *p, size_t elements) {
+    return elements * (p->half ? sizeof(uint16_t) : sizeof(float));
 }
 
-PN_AVX2_INLINE void scores_8x1(const float *q, const void *keys, bool half, size_t dim, __m128 scale,
-                               float *scores) {
-    __m128 s[2];
-    pn_tile_rows(keys, 8, dim, half, q, dim, s);
-    _mm_storeu_ps(scores, _mm_mul_ps(s[0], scale));
-    _mm_storeu_ps(scores + 4, _mm_mul_ps(s[1], scale));
+/* Eight elements, or the first n < 8. */
+PN_AVX2_INLINE __m256 load_b(const struct product *p, size_t i, size_t c, size_t n) {
+    const void *at = p->b + b_bytes(p, i * p->b_stride + c);
+    if (n == 8) return p->half ? pn_load_half(at) : _mm256_loadu_ps(at);
+    return p->half ? pn_load_half_tail(at, n) : pn_load_tail(at, n);
 }
 
-PN_AVX2_INLINE void attn_scores(const float *q, size_t n_head, const void *keys, bool half, size_t n_key,
-                                size_t dim, float scale, float *scores, size_t scores_stride) {
-    const size_t key_bytes = dim * (half ? sizeof(uint16_t) : sizeof(float));
-    const __m128 scale4 = _mm_set1_ps(scale);
-    size_t j = 0;
-    for (; j + 8 <= n_key; j += 8) {
-        const char *key = (const char *)keys + j * key_bytes;
-        size_t h = 0;
-        for (; h + 3 <= n_head; h += 3) {
-            float *s = scores + h * scores_stride + j;
-            scores_4x3(q + h * dim, key, half, dim, scale4, s, scores_stride);
-            scores_4x3(q + h * dim, key + 4 * key_bytes, half, dim, scale4, s + 4, scores_stride);
-        }
-        for (; h < n_head; h++)
-            scores_8x1(q + h * dim, key, half, dim, scale4, scores + h * scores_stride + j);
-    }
-    for (; j < n_key; j++) {
-        const char *key = (const char *)keys + j * key_bytes;
-        for (size_t h = 0; h < n_head; h++)
-            scores[h * scores_stride + j] = pn_tile_1x1(key, half, q + h * dim, dim) * scale;
-    }
+PN_AVX2_INLINE void prefetch(const char *at, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch(at + i, _MM_HINT_T0);
 }
 
-void pn_attn_scores_f16_avx2(const float *q, size_t n_head, const uint16_t *keys, size_t n_key, size_t dim,
-                             float scale, float *scores, size_t scores_stride) {
-    attn_scores(q, n_head, keys, true, n_key, dim, scale, scores, scores_stride);
+PN_AVX2_INLINE __m256 load_out(const float *out, size_t n) {
+    return n == 8 ? _mm256_loadu_ps(out) : pn_load_tail(out, n);
 }
 
-void pn_attn_scores_f32_avx2(const float *q, size_t n_head, const float *keys, size_t n_key, size_t dim,
-                             float scale, float *scores, size_t scores_stride) {
-    attn_scores(q, n_head, keys, false, n_key, dim, scale, scores, scores_stride);
+PN_AVX2_INLINE void store_out(float *out, size_t n, __m256 v) {
+    if (n == 8)
+        _mm256_storeu_ps(out, v);
+    else
+        pn_store_tail(out, n, v);
 }
 
-/* One strip of the mix: n_head heads x n_vec vectors of eight elements (both constants), all keys. Each
-   element takes its products one after the other in order of the keys, as in scalar, so strips of any shape
-   agree. */
-PN_AVX2_INLINE void mix_strip(const float *p, size_t p_stride, size_t n_head, const void *values, bool half,
-                              size_t n_key, size_t dim, size_t n_vec, float *acc) {
-    __m256 s[12];
-    for (size_t h = 0; h < n_head; h++) {
-        for (size_t v = 0; v < n_vec; v++)
-            s[h * n_vec + v] = _mm256_loadu_ps(acc + h * dim + 8 * v);
-    }
-    for (size_t j = 0; j < n_key; j++) {
-        __m256 weight[4];
-        for (size_t h = 0; h < n_head; h++)
-            weight[h] = _mm256_broadcast_ss(p + h * p_stride + j);
+/* s [n_row][n_vec] += row i; whichever operands are fewer wait in registers. */
+PN_AVX2_INLINE void add_row(const struct product *p, size_t i, size_t n_row, size_t c, size_t n_vec, size_t n,
+                            __m256 *s) {
+    __m256 x[STRIP_ROWS], w[STRIP_ROWS];
+    if (n_vec > n_row) {
+        for (size_t r = 0; r < n_row; r++)
+            x[r] = _mm256_broadcast_ss(p->a + r * p->a_stride + i);
         for (size_t v = 0; v < n_vec; v++) {
-            __m256 value = pn_row_load(values, dim, half, j, 8 * v);
-            for (size_t h = 0; h < n_head; h++)
-                s[h * n_vec + v] = _mm256_fmadd_ps(weight[h], value, s[h * n_vec + v]);
+            w[0] = load_b(p, i, c + 8 * v, n);
+            for (size_t r = 0; r < n_row; r++)
+                s[r * n_vec + v] = _mm256_fmadd_ps(x[r], w[0], s[r * n_vec + v]);
+        }
+        return;
+    }
+    for (size_t v = 0; v < n_vec; v++)
+        w[v] = load_b(p, i, c + 8 * v, n);
+    for (size_t r = 0; r < n_row; r++) {
+        x[0] = _mm256_broadcast_ss(p->a + r * p->a_stride + i);
+        for (size_t v = 0; v < n_vec; v++)
+            s[r * n_vec + v] = _mm256_fmadd_ps(x[0], w[v], s[r * n_vec + v]);
+    }
+}
+
+/* n_row rows x n_vec vectors (constants) from column c on; a single vector may have n < 8 lanes. */
+PN_AVX2_INLINE void strip(const struct product *p, size_t n_row, size_t c, size_t n_vec, size_t n) {
+    const size_t k = p->k, row_bytes = b_bytes(p, 8 * n_vec);
+    const char *ahead = p->ahead && !p->burst ? p->ahead + b_bytes(p, c * k) : NULL;
+    __m256 s[STRIP_TILES];
+    for (size_t r = 0; r < n_row; r++) {
+        for (size_t v = 0; v < n_vec; v++) {
+            const float *from = p->out + r * p->out_stride + c + 8 * v;
+            s[r * n_vec + v] = p->add ? load_out(from, n) : _mm256_setzero_ps();
         }
     }
-    for (size_t h = 0; h < n_head; h++) {
+    for (size_t i = 0; i < k; i++) {
+        if (ahead) prefetch(ahead + i * row_bytes, row_bytes);
+        add_row(p, i, n_row, c, n_vec, n, s);
+    }
+    for (size_t r = 0; r < n_row; r++) {
         for (size_t v = 0; v < n_vec; v++)
-            _mm256_storeu_ps(acc + h * dim + 8 * v, s[h * n_vec + v]);
+            store_out(p->out + r * p->out_stride + c + 8 * v, n, s[r * n_vec + v]);
     }
 }
 
-/* The last n < 8 elements of one head. */
-PN_AVX2_INLINE void mix_tail(const float *p, const void *values, bool half, size_t n_key, size_t dim,
-                             size_t n, float *acc) {
-    __m256 s = pn_load_tail(acc, n);
-    for (size_t j = 0; j < n_key; j++)
-        s = _mm256_fmadd_ps(_mm256_broadcast_ss(p + j), pn_row_load_tail(values, dim, half, j, 0, n), s);
-    pn_store_tail(acc, n, s);
+/* n_row rows (a constant), n_vec vectors (a constant) at a time while there are as many. */
+PN_AVX2_INLINE void strip_row(const struct product *p, size_t n_row, size_t n_vec) {
+    size_t c = 0;
+    for (; c + 8 * n_vec <= p->n; c += 8 * n_vec)
+        strip(p, n_row, c, n_vec, 8);
+    for (; c + 8 <= p->n; c += 8)
+        strip(p, n_row, c, 1, 8);
+    if (c < p->n) strip(p, n_row, c, 1, p->n - c);
 }
 
-/* n_head heads (a constant): strips of n_vec vectors, then single vectors, then the tail. */
-PN_AVX2_INLINE void mix_heads(const float *p, size_t p_stride, size_t n_head, const void *values, bool half,
-                              size_t n_key, size_t dim, size_t n_vec, float *acc) {
-    const size_t size = half ? sizeof(uint16_t) : sizeof(float);
-    const char *base = values;
-    size_t d = 0;
-    for (; d + 8 * n_vec <= dim; d += 8 * n_vec)
-        mix_strip(p, p_stride, n_head, base + d * size, half, n_key, dim, n_vec, acc + d);
-    for (; d + 8 <= dim; d += 8)
-        mix_strip(p, p_stride, n_head, base + d * size, half, n_key, dim, 1, acc + d);
-    for (size_t h = 0; d < dim && h < n_head; h++)
-        mix_tail(p + h * p_stride, base + d * size, half, n_key, dim, dim - d, acc + h * dim + d);
-}
-
-PN_AVX2_INLINE void attn_mix(const float *p, size_t p_stride, size_t n_head, const void *values, bool half,
-                             size_t n_key, size_t dim, float *acc) {
-    enum { KEYS = 64 }; /* so that the values stay in L1 while the strips pass over them */
-    for (size_t j = 0; j < n_key; j += KEYS) {
-        size_t n = n_key - j < KEYS ? n_key - j : KEYS, h = 0;
-        const char *v = (const char *)values + j * dim * (half ? sizeof(uint16_t) : sizeof(float));
-        for (; h + 3 <= n_head; h += 3)
-            mix_heads(p + h * p_stride + j, p_stride, 3, v, half, n, dim, 4, acc + h * dim);
-        if (h + 2 == n_head) mix_heads(p + h * p_stride + j, p_stride, 2, v, half, n, dim, 4, acc + h * dim);
-        if (h + 1 == n_head) mix_heads(p + h * p_stride + j, p_stride, 1, v, half, n, dim, 8, acc + h * dim);
+/* As few strips as there can be, of about the same height. */
+PN_AVX2_INLINE void strips(struct product p) {
+    for (size_t n_strip = (p.n_row + STRIP_ROWS - 1) / STRIP_ROWS; n_strip > 0; n_strip--) {
+        size_t rows = (p.n_row + n_strip - 1) / n_strip;
+        prefetch(p.ahead, p.burst);
+        switch (rows) {
+        case 1:
+            strip_row(&p, 1, 8);
+            break;
+        case 2:
+            strip_row(&p, 2, 4);
+            break;
+        case 3:
+            strip_row(&p, 3, 4);
+            break;
+        case 4:
+            strip_row(&p, 4, 2);
+            break;
+        case 5:
+            strip_row(&p, 5, 2);
+            break;
+        default:
+            strip_row(&p, 6, 2);
+            break;
+        }
+        p.n_row -= rows;
+        p.a += rows * p.a_stride;
+        p.out += rows * p.out_stride;
+        p.ahead = p.burst ? p.ahead + p.burst : NULL;
     }
 }
 
-void pn_attn_mix_f16_avx2(const float *p, size_t p_stride, size_t n_head, const uint16_t *values,
-                          size_t n_key, size_t dim, float *acc) {
-    attn_mix(p, p_stride, n_head, values, true, n_key, dim, acc);
+static void strips_of_floats(const struct product *p) {
+    struct product floats = *p;
+    floats.half = false;
+    strips(floats);
 }
 
-void pn_attn_mix_f32_avx2(const float *p, size_t p_stride, size_t n_head, const float *values, size_t n_key,
-                          size_t dim, float *acc) {
-    attn_mix(p, p_stride, n_head, values, false, n_key, dim, acc);
+static void strips_of_halves(const struct product *p) {
+    struct product halves = *p;
+    halves.half = true;
+    strips(halves);
+}
+
+/* At most CHUNK rows and columns. */
+PN_AVX2_INLINE void many_rows(struct product p) {
+    _Alignas(64) float buffer[CHUNK * CHUNK];
+    for (size_t i = 0; i < p.k; i++) {
+        size_t c = 0;
+        for (; c + 8 <= p.n; c += 8)
+            _mm256_store_ps(buffer + i * CHUNK + c, load_b(&p, i, c, 8));
+        if (c < p.n) pn_store_tail(buffer + i * CHUNK + c, p.n - c, load_b(&p, i, c, p.n - c));
+    }
+    if (p.ahead) p.burst = b_bytes(&p, p.k * p.n) / (p.n_row / STRIP_ROWS) / 64 * 64;
+    p.b = (const char *)buffer;
+    p.b_stride = CHUNK;
+    strips_of_floats(&p);
+}
+
+PN_AVX2_INLINE void multiply(const struct product *whole) {
+    struct product p = *whole;
+    for (size_t c = 0; c < whole->n; c += CHUNK) {
+        for (size_t i = 0; i < whole->k; i += CHUNK) {
+            p.a = whole->a + i;
+            p.b = whole->b + b_bytes(whole, i * whole->b_stride + c);
+            p.out = whole->out + c;
+            p.k = whole->k - i < CHUNK ? whole->k - i : CHUNK;
+            p.n = whole->n - c < CHUNK ? whole->n - c : CHUNK;
+            p.add = whole->add || i > 0;
+            if (p.n_row > FEW_ROWS)
+                many_rows(p);
+            else if (p.half)
+                strips_of_halves(&p);
+            else
+                strips_of_floats(&p);
+            if (p.ahead) p.ahead += b_bytes(whole, p.k * p.n);
+        }
+    }
+}
+
+PN_AVX2_INLINE void attn_scores(const float *q, size_t n_row, const void *keys, bool half, size_t dim,
+                                float *scores, const void *ahead) {
+    struct product p = {.a = q,
+                        .b = keys,
+                        .out = scores,
+                        .a_stride = dim,
+                        .b_stride = PN_ATTN_KEYS,
+                        .out_stride = PN_ATTN_KEYS,
+                        .n_row = n_row,
+                        .k = dim,
+                        .n = PN_ATTN_KEYS,
+                        .half = half,
+                        .ahead = ahead};
+    if (dim == 0) memset(scores, 0, n_row * PN_ATTN_KEYS * sizeof *scores);
+    multiply(&p);
+}
+
+PN_AVX2_INLINE void attn_mix(const float *weights, size_t n_row, const void *values, bool half, size_t n_key,
+                             size_t dim, float *acc, const void *ahead) {
+    struct product p = {.a = weights,
+                        .b = values,
+                        .out = acc,
+                        .a_stride = PN_ATTN_KEYS,
+                        .b_stride = dim,
+                        .out_stride = dim,
+                        .n_row = n_row,
+                        .k = n_key,
+                        .n = dim,
+                        .half = half,
+                        .add = true,
+                        .ahead = ahead};
+    multiply(&p);
+}
+
+void pn_attn_scores_f16_avx2(const float *q, size_t n_row, const uint16_t *keys, size_t dim, float *scores,
+                             const void *ahead) {
+    attn_scores(q, n_row, keys, true, dim, scores, ahead);
+}
+
+void pn_attn_scores_f32_avx2(const float *q, size_t n_row, const float *keys, size_t dim, float *scores,
+                             const void *ahead) {
+    attn_scores(q, n_row, keys, false, dim, scores, ahead);
+}
+
+void pn_attn_mix_f16_avx2(const float *p, size_t n_row, const uint16_t *values, size_t n_key, size_t dim,
+                          float *acc, const void *ahead) {
+    attn_mix(p, n_row, values, true, n_key, dim, acc, ahead);
+}
+
+void pn_attn_mix_f32_avx2(const float *p, size_t n_row, const float *values, size_t n_key, size_t dim,
+                          float *acc, const void *ahead) {
+    attn_mix(p, n_row, values, false, n_key, dim, acc, ahead);
 }

@@ -1,18 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/isa.h"
-#include "kernels/x86_avx2/decode.h"
-
-static void set_decode(pn_kernels *table, uint32_t id, pn_kernels_decode_fn decode) {
-    for (size_t i = 0; i < PN_KERNEL_MAX_TYPES && pn_qtype_at(i); i++) {
-        if (pn_qtype_at(i)->id == id) table->decode[i] = decode;
-    }
-}
 
 void pn_kernels_fill_avx2(pn_kernels *table) {
-#define PN_KERNEL_SET(slot, class, ret, params) table->slot = pn_##slot##_avx2;
-    PN_KERNEL_SLOTS(PN_KERNEL_SET)
-#undef PN_KERNEL_SET
-#define PN_AVX2_SET(id, decode) set_decode(table, id, decode);
-    PN_AVX2_DECODERS(PN_AVX2_SET)
-#undef PN_AVX2_SET
+    table->attn_scores_f16 = pn_attn_scores_f16_avx2;
+    table->attn_scores_f32 = pn_attn_scores_f32_avx2;
+    table->attn_softmax = pn_attn_softmax_avx2;
+    table->attn_mix_f16 = pn_attn_mix_f16_avx2;
+    table->attn_mix_f32 = pn_attn_mix_f32_avx2;
+    table->max_f32 = pn_max_f32_avx2;
+    table->exp_sum_f32 = pn_exp_sum_f32_avx2;
+    table->rms_norm_f32 = pn_rms_norm_f32_avx2;
+    table->rope_pairs_f32 = pn_rope_pairs_f32_avx2;
+    table->rope_halves_f32 = pn_rope_halves_f32_avx2;
+    table->silu_mul_f32 = pn_silu_mul_f32_avx2;
+    table->gelu_mul_f32 = pn_gelu_mul_f32_avx2;
+    table->add_f32 = pn_add_f32_avx2;
+    table->scale_f32 = pn_scale_f32_avx2;
+    table->f32_to_f16 = pn_f32_to_f16_avx2;
+    table->read_streams = pn_read_streams_avx2;
+    table->quantise = pn_quantise_avx2;
+    table->matmul_codes = pn_matmul_codes_avx2;
+    table->codes_to_f32 = pn_codes_to_f32_avx2;
+    table->f16_to_f32 = pn_f16_to_f32_avx2;
+    table->bf16_to_f32 = pn_bf16_to_f32_avx2;
+    table->matmul_f32 = pn_matmul_f32_avx2;
+#define PN_PANEL(name, ...)                                                                                  \
+    table->few[PN_PANEL_##name] = pn_few_##name##_avx2;                                                      \
+    table->expand[PN_PANEL_##name] = pn_expand_##name##_avx2;
+#include "quant/panels.inc"
+#undef PN_PANEL
+    table->peak_codes = pn_peak_codes_avx2;
+    table->peak_f32 = pn_peak_f32_avx2;
 }

@@ -1,143 +1,213 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/x86_avx512/dot_tile.h"
+/* Both products of attention are a [n_row, k] * b [k, n] with a row of b in vectors and an element of a in
+   all lanes: every output element has a lane, which takes its products by fma in order of k, so that tiles of
+   any shape agree. A few rows convert b as they read it; many have it converted once, into a buffer in L1. */
+#include "kernels/x86_avx512/avx512.h"
 
-PN_AVX512_INLINE void scores_tile(const float *q, size_t n_head, const void *keys, size_t n_key, bool half,
-                                  size_t dim, __m512 s[PN_TILE_MAX]) {
-    for (size_t h = 0; h < n_head; h++) {
-        for (size_t j = 0; j < n_key; j++)
-            s[h * n_key + j] = _mm512_setzero_ps();
-    }
-    pn_tile(keys, n_key, dim, half, q, n_head, dim, dim, s);
+enum {
+    STRIP_ROWS = 6, /* times 4 vectors: 24 accumulators, and 8 registers for operands */
+    FEW_ROWS = 2 * STRIP_ROWS,
+    CHUNK = 64 /* rows and columns of b that are multiplied at a time; as floats 16 KiB */
+};
+
+/* out [n_row, n] = a * b, added to out or not. */
+struct product {
+    const float *a;
+    const char *b; /* of half or float */
+    float *out;
+    size_t a_stride, b_stride, out_stride; /* elements from row to row */
+    size_t n_row, k, n;
+    bool half, add;
+    /* To prefetch while multiplying: in step with the rows of b, or else `burst` bytes before every strip. */
+    const char *ahead;
+    size_t burst;
+};
+
+PN_AVX512_INLINE size_t b_bytes(const struct product *p, size_t elements) {
+    return elements * (p->half ? sizeof(uint16_t) : sizeof(float));
 }
 
-/* n_head heads (a constant up to 3) x eight keys. */
-PN_AVX512_INLINE void scores_eight_keys(const float *q, size_t n_head, const void *keys, bool half,
-                                        size_t dim, __m256 scale, float *scores, size_t scores_stride) {
-    __m512 s[PN_TILE_MAX];
-    scores_tile(q, n_head, keys, 8, half, dim, s);
-    for (size_t h = 0; h < n_head; h++)
-        _mm256_storeu_ps(scores + h * scores_stride, _mm256_mul_ps(pn_sum_eight(s + 8 * h), scale));
+PN_AVX512_INLINE __m512 load_b(const struct product *p, size_t i, size_t c, __mmask16 mask) {
+    const char *at = p->b + b_bytes(p, i * p->b_stride + c);
+    return p->half ? _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at)) : _mm512_maskz_loadu_ps(mask, at);
 }
 
-/* Four heads x four keys. */
-PN_AVX512_INLINE void scores_4x4(const float *q, const void *keys, bool half, size_t dim, __m256 scale,
-                                 float *scores, size_t scores_stride) {
-    __m512 s[PN_TILE_MAX];
-    scores_tile(q, 4, keys, 4, half, dim, s);
-    for (size_t h = 0; h < 4; h += 2) {
-        __m256 two = _mm256_mul_ps(pn_sum_eight(s + 4 * h), scale);
-        _mm_storeu_ps(scores + h * scores_stride, _mm256_castps256_ps128(two));
-        _mm_storeu_ps(scores + (h + 1) * scores_stride, _mm256_extractf128_ps(two, 1));
-    }
+PN_AVX512_INLINE void prefetch(const char *at, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch(at + i, _MM_HINT_T0);
 }
 
-PN_AVX512_INLINE void attn_scores(const float *q, size_t n_head, const void *keys, bool half, size_t n_key,
-                                  size_t dim, float scale, float *scores, size_t scores_stride) {
-    const size_t key_bytes = dim * (half ? sizeof(uint16_t) : sizeof(float));
-    const __m256 scale8 = _mm256_set1_ps(scale);
-    size_t j = 0;
-    for (; j + 8 <= n_key; j += 8) {
-        const char *key = (const char *)keys + j * key_bytes;
-        float *s = scores + j;
-        size_t h = 0;
-        for (; h + 4 <= n_head; h += 4) {
-            float *s4 = s + h * scores_stride;
-            scores_4x4(q + h * dim, key, half, dim, scale8, s4, scores_stride);
-            scores_4x4(q + h * dim, key + 4 * key_bytes, half, dim, scale8, s4 + 4, scores_stride);
-        }
-        q += h * dim;
-        s += h * scores_stride;
-        if (n_head - h == 3) scores_eight_keys(q, 3, key, half, dim, scale8, s, scores_stride);
-        if (n_head - h == 2) scores_eight_keys(q, 2, key, half, dim, scale8, s, scores_stride);
-        if (n_head - h == 1) scores_eight_keys(q, 1, key, half, dim, scale8, s, scores_stride);
-        q -= h * dim;
-    }
-    for (; j < n_key; j++) {
-        const char *key = (const char *)keys + j * key_bytes;
-        for (size_t h = 0; h < n_head; h++)
-            scores[h * scores_stride + j] = pn_tile_1x1(key, half, q + h * dim, dim) * scale;
-    }
-}
-
-void pn_attn_scores_f16_avx512(const float *q, size_t n_head, const uint16_t *keys, size_t n_key, size_t dim,
-                               float scale, float *scores, size_t scores_stride) {
-    attn_scores(q, n_head, keys, true, n_key, dim, scale, scores, scores_stride);
-}
-
-void pn_attn_scores_f32_avx512(const float *q, size_t n_head, const float *keys, size_t n_key, size_t dim,
-                               float scale, float *scores, size_t scores_stride) {
-    attn_scores(q, n_head, keys, false, n_key, dim, scale, scores, scores_stride);
-}
-
-/* One strip of the mix: n_head heads x n_vec vectors of sixteen elements (both constants up to 4), all keys.
-   Each element takes its products one after the other in order of the keys, as in scalar, so strips of any
-   shape agree. */
-PN_AVX512_INLINE void mix_strip(const float *p, size_t p_stride, size_t n_head, const void *values, bool half,
-                                size_t n_key, size_t dim, size_t n_vec, float *acc) {
-    __m512 s[16];
-    for (size_t h = 0; h < n_head; h++) {
-        for (size_t v = 0; v < n_vec; v++)
-            s[h * n_vec + v] = _mm512_loadu_ps(acc + h * dim + 16 * v);
-    }
-    for (size_t j = 0; j < n_key; j++) {
-        __m512 weight[4];
-        for (size_t h = 0; h < n_head; h++)
-            weight[h] = _mm512_set1_ps(p[h * p_stride + j]);
+/* n_row rows x n_vec vectors (constants) from column c on, the last vector masked. */
+PN_AVX512_INLINE void strip(const struct product *p, size_t n_row, size_t c, size_t n_vec, __mmask16 last) {
+    const size_t k = p->k, a_stride = p->a_stride, row_bytes = b_bytes(p, 16 * n_vec);
+    const float *a = p->a;
+    const char *ahead = p->ahead && !p->burst ? p->ahead + b_bytes(p, c * k) : NULL;
+    __m512 s[STRIP_ROWS * 4], w[4];
+    for (size_t r = 0; r < n_row; r++) {
         for (size_t v = 0; v < n_vec; v++) {
-            __m512 value = pn_row_load(values, dim, half, j, 16 * v);
-            for (size_t h = 0; h < n_head; h++)
-                s[h * n_vec + v] = _mm512_fmadd_ps(weight[h], value, s[h * n_vec + v]);
+            __mmask16 mask = v + 1 < n_vec ? 0xffff : last;
+            const float *from = p->out + r * p->out_stride + c + 16 * v;
+            s[r * n_vec + v] = p->add ? _mm512_maskz_loadu_ps(mask, from) : _mm512_setzero_ps();
         }
     }
-    for (size_t h = 0; h < n_head; h++) {
+    for (size_t i = 0; i < k; i++) {
+        if (ahead) prefetch(ahead + i * row_bytes, row_bytes);
         for (size_t v = 0; v < n_vec; v++)
-            _mm512_storeu_ps(acc + h * dim + 16 * v, s[h * n_vec + v]);
+            w[v] = load_b(p, i, c + 16 * v, v + 1 < n_vec ? 0xffff : last);
+        for (size_t r = 0; r < n_row; r++) {
+            __m512 x = _mm512_set1_ps(a[r * a_stride + i]);
+            for (size_t v = 0; v < n_vec; v++)
+                s[r * n_vec + v] = _mm512_fmadd_ps(x, w[v], s[r * n_vec + v]);
+        }
+    }
+    for (size_t r = 0; r < n_row; r++) {
+        for (size_t v = 0; v < n_vec; v++) {
+            __mmask16 mask = v + 1 < n_vec ? 0xffff : last;
+            _mm512_mask_storeu_ps(p->out + r * p->out_stride + c + 16 * v, mask, s[r * n_vec + v]);
+        }
     }
 }
 
-/* The last n < 16 elements of one head. */
-PN_AVX512_INLINE void mix_tail(const float *p, const void *values, bool half, size_t n_key, size_t dim,
-                               size_t n, float *acc) {
-    __m512 s = pn_load_tail(acc, n);
-    for (size_t j = 0; j < n_key; j++)
-        s = _mm512_fmadd_ps(_mm512_set1_ps(p[j]), pn_row_load_tail(values, dim, half, j, 0, n), s);
-    pn_store_tail(acc, n, s);
+/* n_row rows (a constant). */
+PN_AVX512_INLINE void strip_row(const struct product *p, size_t n_row) {
+    if (p->n == CHUNK) {
+        strip(p, n_row, 0, 4, 0xffff);
+        return;
+    }
+    for (size_t c = 0; c < p->n; c += 16)
+        strip(p, n_row, c, 1, p->n - c < 16 ? pn_tail_mask(p->n - c) : 0xffff);
 }
 
-/* n_head heads (a constant): strips of four vectors, then single vectors, then the tail. */
-PN_AVX512_INLINE void mix_heads(const float *p, size_t p_stride, size_t n_head, const void *values, bool half,
-                                size_t n_key, size_t dim, float *acc) {
-    const size_t size = half ? sizeof(uint16_t) : sizeof(float);
-    const char *base = values;
-    size_t d = 0;
-    for (; d + 64 <= dim; d += 64)
-        mix_strip(p, p_stride, n_head, base + d * size, half, n_key, dim, 4, acc + d);
-    for (; d + 16 <= dim; d += 16)
-        mix_strip(p, p_stride, n_head, base + d * size, half, n_key, dim, 1, acc + d);
-    for (size_t h = 0; d < dim && h < n_head; h++)
-        mix_tail(p + h * p_stride, base + d * size, half, n_key, dim, dim - d, acc + h * dim + d);
-}
-
-PN_AVX512_INLINE void attn_mix(const float *p, size_t p_stride, size_t n_head, const void *values, bool half,
-                               size_t n_key, size_t dim, float *acc) {
-    enum { KEYS = 64 }; /* so that the values stay in L1 while the strips pass over them */
-    for (size_t j = 0; j < n_key; j += KEYS) {
-        size_t n = n_key - j < KEYS ? n_key - j : KEYS, h = 0;
-        const char *v = (const char *)values + j * dim * (half ? sizeof(uint16_t) : sizeof(float));
-        for (; h + 4 <= n_head; h += 4)
-            mix_heads(p + h * p_stride + j, p_stride, 4, v, half, n, dim, acc + h * dim);
-        if (h + 3 == n_head) mix_heads(p + h * p_stride + j, p_stride, 3, v, half, n, dim, acc + h * dim);
-        if (h + 2 == n_head) mix_heads(p + h * p_stride + j, p_stride, 2, v, half, n, dim, acc + h * dim);
-        if (h + 1 == n_head) mix_heads(p + h * p_stride + j, p_stride, 1, v, half, n, dim, acc + h * dim);
+/* As few strips as there can be, of about the same height. */
+PN_AVX512_INLINE void strips(struct product p) {
+    for (size_t n_strip = (p.n_row + STRIP_ROWS - 1) / STRIP_ROWS; n_strip > 0; n_strip--) {
+        size_t rows = (p.n_row + n_strip - 1) / n_strip;
+        prefetch(p.ahead, p.burst);
+        switch (rows) {
+        case 1:
+            strip_row(&p, 1);
+            break;
+        case 2:
+            strip_row(&p, 2);
+            break;
+        case 3:
+            strip_row(&p, 3);
+            break;
+        case 4:
+            strip_row(&p, 4);
+            break;
+        case 5:
+            strip_row(&p, 5);
+            break;
+        default:
+            strip_row(&p, 6);
+            break;
+        }
+        p.n_row -= rows;
+        p.a += rows * p.a_stride;
+        p.out += rows * p.out_stride;
+        p.ahead = p.burst ? p.ahead + p.burst : NULL;
     }
 }
 
-void pn_attn_mix_f16_avx512(const float *p, size_t p_stride, size_t n_head, const uint16_t *values,
-                            size_t n_key, size_t dim, float *acc) {
-    attn_mix(p, p_stride, n_head, values, true, n_key, dim, acc);
+static void strips_of_floats(const struct product *p) {
+    struct product floats = *p;
+    floats.half = false;
+    strips(floats);
 }
 
-void pn_attn_mix_f32_avx512(const float *p, size_t p_stride, size_t n_head, const float *values, size_t n_key,
-                            size_t dim, float *acc) {
-    attn_mix(p, p_stride, n_head, values, false, n_key, dim, acc);
+static void strips_of_halves(const struct product *p) {
+    struct product halves = *p;
+    halves.half = true;
+    strips(halves);
+}
+
+/* At most CHUNK rows and columns. */
+PN_AVX512_INLINE void many_rows(struct product p) {
+    _Alignas(64) float buffer[CHUNK * CHUNK];
+    for (size_t i = 0; i < p.k; i++) {
+        for (size_t c = 0; c < p.n; c += 16) {
+            __mmask16 mask = p.n - c < 16 ? pn_tail_mask(p.n - c) : 0xffff;
+            _mm512_mask_storeu_ps(buffer + i * CHUNK + c, mask, load_b(&p, i, c, mask));
+        }
+    }
+    if (p.ahead) p.burst = b_bytes(&p, p.k * p.n) / (p.n_row / STRIP_ROWS) / 64 * 64;
+    p.b = (const char *)buffer;
+    p.b_stride = CHUNK;
+    strips_of_floats(&p);
+}
+
+PN_AVX512_INLINE void multiply(const struct product *whole) {
+    struct product p = *whole;
+    for (size_t c = 0; c < whole->n; c += CHUNK) {
+        for (size_t i = 0; i < whole->k; i += CHUNK) {
+            p.a = whole->a + i;
+            p.b = whole->b + b_bytes(whole, i * whole->b_stride + c);
+            p.out = whole->out + c;
+            p.k = whole->k - i < CHUNK ? whole->k - i : CHUNK;
+            p.n = whole->n - c < CHUNK ? whole->n - c : CHUNK;
+            p.add = whole->add || i > 0;
+            if (p.n_row > FEW_ROWS)
+                many_rows(p);
+            else if (p.half)
+                strips_of_halves(&p);
+            else
+                strips_of_floats(&p);
+            if (p.ahead) p.ahead += b_bytes(whole, p.k * p.n);
+        }
+    }
+}
+
+PN_AVX512_INLINE void attn_scores(const float *q, size_t n_row, const void *keys, bool half, size_t dim,
+                                  float *scores, const void *ahead) {
+    struct product p = {.a = q,
+                        .b = keys,
+                        .out = scores,
+                        .a_stride = dim,
+                        .b_stride = PN_ATTN_KEYS,
+                        .out_stride = PN_ATTN_KEYS,
+                        .n_row = n_row,
+                        .k = dim,
+                        .n = PN_ATTN_KEYS,
+                        .half = half,
+                        .ahead = ahead};
+    if (dim == 0) memset(scores, 0, n_row * PN_ATTN_KEYS * sizeof *scores);
+    multiply(&p);
+}
+
+PN_AVX512_INLINE void attn_mix(const float *weights, size_t n_row, const void *values, bool half,
+                               size_t n_key, size_t dim, float *acc, const void *ahead) {
+    struct product p = {.a = weights,
+                        .b = values,
+                        .out = acc,
+                        .a_stride = PN_ATTN_KEYS,
+                        .b_stride = dim,
+                        .out_stride = dim,
+                        .n_row = n_row,
+                        .k = n_key,
+                        .n = dim,
+                        .half = half,
+                        .add = true,
+                        .ahead = ahead};
+    multiply(&p);
+}
+
+void pn_attn_scores_f16_avx512(const float *q, size_t n_row, const uint16_t *keys, size_t dim, float *scores,
+                               const void *ahead) {
+    attn_scores(q, n_row, keys, true, dim, scores, ahead);
+}
+
+void pn_attn_scores_f32_avx512(const float *q, size_t n_row, const float *keys, size_t dim, float *scores,
+                               const void *ahead) {
+    attn_scores(q, n_row, keys, false, dim, scores, ahead);
+}
+
+void pn_attn_mix_f16_avx512(const float *p, size_t n_row, const uint16_t *values, size_t n_key, size_t dim,
+                            float *acc, const void *ahead) {
+    attn_mix(p, n_row, values, true, n_key, dim, acc, ahead);
+}
+
+void pn_attn_mix_f32_avx512(const float *p, size_t n_row, const float *values, size_t n_key, size_t dim,
+                            float *acc, const void *ahead) {
+    attn_mix(p, n_row, values, false, n_key, dim, acc, ahead);
 }

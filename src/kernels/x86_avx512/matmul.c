@@ -1,65 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/x86_avx512/dot_tile.h"
+/* A tile is 16 rows, one per lane, by up to 8 tokens: each element is one chain of fma in the order of
+   columns, in every tile. More tokens would need more addresses than there are registers. */
+#include "kernels/x86_avx512/avx512.h"
 
-/* Blocking: a panel of 8 rows x K_CHUNK (24 KiB) and the accumulators of TOKENS tokens (12 KiB) stay in L1
-   while x streams through; each x is read from L2 once per panel and block, each weight once per TOKENS
-   tokens. */
-enum { ROWS = 8, TOKENS = 24, COLUMNS = 3, K_CHUNK = 768 };
+enum { TILE_TOKENS = 8, ROWS = PN_PANEL_ROWS };
 
-/* 8 rows, a multiple of 3 tokens up to TOKENS. Inlined, it would have to share registers with its caller. */
-static __attribute__((noinline)) void multiply_block(const float *w, size_t w_stride, const float *x,
-                                                     size_t x_stride, size_t n_tok, size_t k, float *out,
-                                                     size_t out_stride) {
-    __m512 sums[TOKENS * ROWS];
-    memset(sums, 0, n_tok * ROWS * sizeof sums[0]);
-    for (size_t k0 = 0; k0 < k; k0 += K_CHUNK) {
-        size_t n = k - k0 < K_CHUNK ? k - k0 : K_CHUNK;
-        for (size_t t = 0; t < n_tok; t += COLUMNS)
-            pn_tile(w + k0, ROWS, w_stride, false, x + t * x_stride + k0, COLUMNS, x_stride, n,
-                    sums + t * ROWS);
-    }
-    for (size_t t = 0; t < n_tok; t++)
-        _mm256_storeu_ps(out + t * out_stride, pn_sum_eight(sums + t * ROWS));
-}
-
-/* 8 rows x n_tok tokens (a constant up to 3) at once: accumulators never leave the registers. */
-PN_AVX512_INLINE void multiply_few(const float *w, size_t w_stride, const float *x, size_t x_stride,
-                                   size_t n_tok, size_t k, float *out, size_t out_stride) {
-    __m512 s[PN_TILE_MAX];
-    for (size_t t = 0; t < n_tok; t++) {
-        for (size_t r = 0; r < ROWS; r++)
-            s[t * ROWS + r] = _mm512_setzero_ps();
-    }
-    pn_tile(w, ROWS, w_stride, false, x, n_tok, x_stride, k, s);
-    for (size_t t = 0; t < n_tok; t++)
-        _mm256_storeu_ps(out + t * out_stride, pn_sum_eight(s + t * ROWS));
-}
-
-/* 8 rows x all tokens. */
-static void multiply_panel(const float *w, size_t w_stride, const float *x, size_t x_stride, size_t n_tok,
+/* n_tok is a constant wherever this is used. */
+PN_AVX512_INLINE void tile(size_t n_tok, const float *w, __mmask16 rows, const float *x, size_t x_stride,
                            size_t k, float *out, size_t out_stride) {
-    size_t t = 0;
-    if (k <= K_CHUNK) {
-        for (; t + COLUMNS <= n_tok; t += COLUMNS)
-            multiply_few(w, w_stride, x + t * x_stride, x_stride, COLUMNS, k, out + t * out_stride,
-                         out_stride);
+    const float *at[TILE_TOKENS];
+    __m512 acc[TILE_TOKENS];
+    for (size_t t = 0; t < n_tok; t++) {
+        acc[t] = _mm512_maskz_loadu_ps(rows, out + t * out_stride);
+        at[t] = x + t * x_stride;
     }
-    while (n_tok - t >= COLUMNS) {
-        size_t n = n_tok - t < TOKENS ? (n_tok - t) / COLUMNS * COLUMNS : TOKENS;
-        multiply_block(w, w_stride, x + t * x_stride, x_stride, n, k, out + t * out_stride, out_stride);
-        t += n;
+    for (size_t c = 0; c < k; c++) {
+        const __m512 column = _mm512_load_ps(w + c * ROWS);
+        for (size_t t = 0; t < n_tok; t++)
+            acc[t] = _mm512_fmadd_ps(column, _mm512_set1_ps(at[t][c]), acc[t]);
     }
-    for (; t < n_tok; t++)
-        multiply_few(w, w_stride, x + t * x_stride, x_stride, 1, k, out + t * out_stride, out_stride);
+    for (size_t t = 0; t < n_tok; t++)
+        _mm512_mask_storeu_ps(out + t * out_stride, rows, acc[t]);
 }
 
-void pn_matmul_f32_avx512(const float *w, size_t w_stride, size_t n_row, const float *x, size_t x_stride,
-                          size_t n_tok, size_t k, float *out, size_t out_stride) {
-    size_t r = 0;
-    for (; r + ROWS <= n_row; r += ROWS)
-        multiply_panel(w + r * w_stride, w_stride, x, x_stride, n_tok, k, out + r, out_stride);
-    for (; r < n_row; r++) { /* at most once per matrix, so not worth tiles of its own */
-        for (size_t t = 0; t < n_tok; t++)
-            out[t * out_stride + r] = pn_tile_1x1(w + r * w_stride, false, x + t * x_stride, k);
+void pn_matmul_f32_avx512(const float *w, size_t n_row, const float *x, size_t x_stride, size_t n_tok,
+                          size_t k, float *out, size_t out_stride) {
+    const __mmask16 rows = n_row < ROWS ? pn_tail_mask(n_row) : 0xffff;
+    size_t t = 0;
+    for (; t + TILE_TOKENS <= n_tok; t += TILE_TOKENS)
+        tile(TILE_TOKENS, w, rows, x + t * x_stride, x_stride, k, out + t * out_stride, out_stride);
+    for (size_t n = TILE_TOKENS / 2; n > 0; n /= 2) {
+        if (!(n_tok & n)) continue;
+        tile(n, w, rows, x + t * x_stride, x_stride, k, out + t * out_stride, out_stride);
+        t += n;
     }
 }

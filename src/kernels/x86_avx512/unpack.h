@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pieces of a packed panel (quant/panel.h) in registers, for `expand` here and `few` of x86_avx512vnni.
+   The format is a constant wherever these functions are inlined, which leaves only its own instructions. */
+#ifndef PN_KERNELS_AVX512_UNPACK_H
+#define PN_KERNELS_AVX512_UNPACK_H
+
+#include "kernels/x86_avx512/avx512.h"
+
+#include "quant/blocks.h"
+
+#define PN_STEP_VECTORS 8 /* of 64 codes: one for every 4 columns of a step */
+
+/* What has to be subtracted from the bytes of pn_unpack_codes. */
+PN_AVX512_INLINE int pn_unpacked_zero(pn_panel_format f) {
+    return f.codebook ? 128 : f.zero;
+}
+
+PN_AVX512_INLINE void pn_unpack_nibbles(const uint8_t *plane, __m512i *codes) {
+    const __m512i mask = _mm512_set1_epi8(15);
+    for (size_t j = 0; j < 4; j++) {
+        __m512i two = _mm512_loadu_si512(plane + 64 * j);
+        codes[j] = _mm512_and_si512(two, mask);
+        codes[j + 4] = _mm512_and_si512(_mm512_srli_epi16(two, 4), mask);
+    }
+}
+
+PN_AVX512_INLINE void pn_unpack_pairs(const uint8_t *plane, __m512i *codes) {
+    const __m512i mask = _mm512_set1_epi8(3);
+    for (size_t h = 0; h < 2; h++, codes += 4) {
+        __m512i four = _mm512_loadu_si512(plane + 64 * h);
+        codes[0] = _mm512_and_si512(four, mask);
+        codes[1] = _mm512_and_si512(_mm512_srli_epi16(four, 2), mask);
+        codes[2] = _mm512_and_si512(_mm512_srli_epi16(four, 4), mask);
+        codes[3] = _mm512_and_si512(_mm512_srli_epi16(four, 6), mask);
+    }
+}
+
+/* code | (pair & mask), the pair moved to bits 4 and 5. */
+PN_AVX512_INLINE __m512i pn_add_pair(__m512i code, __m512i pair) {
+    return _mm512_ternarylogic_epi32(code, pair, _mm512_set1_epi8(0x30), 0xf8);
+}
+PN_AVX512_INLINE void pn_add_high_pairs(const uint8_t *plane, __m512i *codes) {
+    for (size_t h = 0; h < 2; h++, codes += 4) {
+        __m512i four = _mm512_loadu_si512(plane + 64 * h);
+        codes[0] = pn_add_pair(codes[0], _mm512_slli_epi16(four, 4));
+        codes[1] = pn_add_pair(codes[1], _mm512_slli_epi16(four, 2));
+        codes[2] = pn_add_pair(codes[2], four);
+        codes[3] = pn_add_pair(codes[3], _mm512_srli_epi16(four, 2));
+    }
+}
+
+PN_AVX512_INLINE void pn_add_high_bits(const uint8_t *plane, int value, __m512i *codes) {
+    const __m512i bit = _mm512_set1_epi8((char)value);
+    for (size_t v = 0; v < PN_STEP_VECTORS; v++) {
+        __mmask64 set;
+        memcpy(&set, plane + v * sizeof set, sizeof set);
+        codes[v] = _mm512_mask_add_epi8(codes[v], set, codes[v], bit);
+    }
+}
+
+PN_AVX512_INLINE void pn_look_up(__m512i *codes) {
+    __m128i values = _mm_loadu_si128((const __m128i *)pn_iq4_values);
+    const __m512i table = _mm512_broadcast_i32x4(_mm_xor_si128(values, _mm_set1_epi8((char)0x80)));
+    for (size_t v = 0; v < PN_STEP_VECTORS; v++)
+        codes[v] = _mm512_shuffle_epi8(table, codes[v]);
+}
+
+/* The codes of a step as they are stored, unsigned; of a codebook the values plus 128. */
+PN_AVX512_INLINE void pn_unpack_codes(pn_panel_format f, const uint8_t *step,
+                                      __m512i codes[PN_STEP_VECTORS]) {
+    if (f.bits == 8) {
+        for (size_t v = 0; v < PN_STEP_VECTORS; v++)
+            codes[v] = _mm512_loadu_si512(step + 64 * v);
+        return;
+    }
+    if (f.bits >= 4)
+        pn_unpack_nibbles(step, codes);
+    else
+        pn_unpack_pairs(step, codes);
+    if (f.bits == 3) pn_add_high_bits(step + 128, 4, codes);
+    if (f.bits == 5) pn_add_high_bits(step + 256, 16, codes);
+    if (f.bits == 6) pn_add_high_pairs(step + 256, codes);
+    if (f.codebook) pn_look_up(codes);
+}
+
+/* Sixteen small integers as floats. */
+PN_AVX512_INLINE __m512 pn_load_small(const uint8_t *x) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)x)));
+}
+
+/* What the scales and the offsets of a unit's rows have in common. */
+typedef struct pn_unit_scales {
+    __m512 d, m;
+} pn_unit_scales;
+PN_AVX512_INLINE pn_unit_scales pn_unpack_unit_scales(pn_panel_format f, const uint8_t *unit) {
+    const uint8_t *d = unit + pn_panel_scale_offset(f);
+    return (pn_unit_scales){pn_load_half(d),
+                            f.min ? pn_load_half(d + 2 * PN_PANEL_ROWS) : _mm512_setzero_ps()};
+}
+
+/* The scales of the rows in one group of a unit. */
+PN_AVX512_INLINE __m512 pn_unpack_scale(pn_panel_format f, const uint8_t *unit, __m512 d, size_t group) {
+    const uint8_t *small = unit + pn_panel_scale_offset(f) + (f.min ? 4 : 2) * PN_PANEL_ROWS;
+    return f.super ? _mm512_mul_ps(d, pn_load_small(small + group * PN_PANEL_ROWS)) : d;
+}
+
+/* The offsets of a format with `min`; with `super` their negative. */
+PN_AVX512_INLINE __m512 pn_unpack_offset(pn_panel_format f, const uint8_t *unit, __m512 m, size_t group) {
+    const size_t n = PN_SUPER / f.group;
+    const uint8_t *small = unit + pn_panel_scale_offset(f) + (4 + n) * PN_PANEL_ROWS;
+    return f.super ? _mm512_mul_ps(m, pn_load_small(small + group * PN_PANEL_ROWS)) : m;
+}
+
+#endif
