@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A matmul goes over panels of weights. For a few tokens the packed bytes are read as they are, several
    panels at a time so that memory sees several linear streams; for more, each panel is unpacked once and
-   meets every token of the batch while it is in cache. */
+   meets every token of the batch while it is in cache. The streams run through the whole matrix: panels are
+   dealt in an order that takes one from each in turn, so that they go on from one range to the next. */
 #include "ops/matmul.h"
 
 #include "quant/split.h"
@@ -19,6 +20,14 @@ struct matmul {
 static size_t panel_rows(const pn_weight *weight, size_t panel) {
     size_t left = weight->n_row - panel * PN_PANEL_ROWS;
     return left < PN_PANEL_ROWS ? left : PN_PANEL_ROWS;
+}
+
+/* The panel that is dealt as the i-th. */
+static size_t panel_dealt(const struct matmul *m, const pn_weight *weight, size_t i) {
+    if (m->n_tok > PN_FEW_TOKENS) return i;
+    size_t stream = i % PN_FEW_PANELS, longer = weight->n_panel % PN_FEW_PANELS;
+    return stream * (weight->n_panel / PN_FEW_PANELS) + (stream < longer ? stream : longer) +
+           i / PN_FEW_PANELS;
 }
 
 /* ---- where a panel's bytes are ---- */
@@ -48,33 +57,28 @@ static const uint8_t *panel_data(const struct matmul *m, const pn_weight *weight
 /* ---- a few tokens ---- */
 
 static void few_panels(const struct matmul *m, const pn_matmul_job *job, const size_t *panels, size_t n_panel,
-                       size_t first, size_t n_tok, float *scratch) {
+                       float *scratch) {
     const pn_weight *weight = job->weight;
     const uint8_t *data[PN_FEW_PANELS] = {0};
     float out[PN_FEW_PANELS * PN_FEW_TOKENS * PN_PANEL_ROWS];
     for (size_t p = 0; p < n_panel; p++)
         data[p] = panel_data(m, weight, panels[p], scratch);
-    m->ops->kernels->few[weight->kind](data, n_panel, weight->n_col, &m->inputs, first, n_tok, out);
+    m->ops->kernels->few[weight->kind](data, n_panel, weight->n_col, &m->inputs, 0, m->n_tok, out);
     for (size_t p = 0; p < n_panel; p++)
-        for (size_t t = 0; t < n_tok; t++)
-            memcpy(job->out + (first + t) * weight->n_row + panels[p] * PN_PANEL_ROWS,
-                   out + (p * n_tok + t) * PN_PANEL_ROWS, panel_rows(weight, panels[p]) * sizeof *out);
+        for (size_t t = 0; t < m->n_tok; t++)
+            memcpy(job->out + t * weight->n_row + panels[p] * PN_PANEL_ROWS,
+                   out + (p * m->n_tok + t) * PN_PANEL_ROWS, panel_rows(weight, panels[p]) * sizeof *out);
 }
 
-/* Panels [from, to) as PN_FEW_PANELS long runs side by side; those that are put together one by one. */
-static void few_tokens(const struct matmul *m, const pn_matmul_job *job, size_t from, size_t to, size_t first,
-                       size_t n_tok, float *scratch) {
-    for (size_t panel = from; job->weight->low && panel < to; panel++)
-        few_panels(m, job, &panel, 1, first, n_tok, scratch);
-    if (job->weight->low) return;
-    size_t n = to - from, longest = (n + PN_FEW_PANELS - 1) / PN_FEW_PANELS;
-    for (size_t i = 0; i < longest; i++) {
-        size_t panels[PN_FEW_PANELS], n_panel = 0;
-        for (size_t s = 0; s < PN_FEW_PANELS; s++) {
-            size_t begin = from + n * s / PN_FEW_PANELS, end = from + n * (s + 1) / PN_FEW_PANELS;
-            if (begin + i < end) panels[n_panel++] = begin + i;
-        }
-        few_panels(m, job, panels, n_panel, first, n_tok, scratch);
+/* Those that have to be put together come one by one: there is scratch for one. */
+static void few_tokens(const struct matmul *m, const pn_matmul_job *job, size_t from, size_t to,
+                       float *scratch) {
+    const size_t most = job->weight->low ? 1 : PN_FEW_PANELS;
+    for (size_t i = from, n; i < to; i += n) {
+        size_t panels[PN_FEW_PANELS];
+        for (n = 0; n < most && i + n < to; n++)
+            panels[n] = panel_dealt(m, job->weight, i + n);
+        few_panels(m, job, panels, n, scratch);
     }
 }
 
@@ -138,37 +142,42 @@ static bool in_integers(const struct matmul *m, const pn_weight *weight) {
     return m->ops->inputs && weight->kind < PN_PANEL_CODED_COUNT;
 }
 
-static void do_job(const struct matmul *m, const pn_matmul_job *job, size_t from, size_t to, float *scratch) {
-    const pn_weight *weight = job->weight;
-    if (from == to) return;
-    if (in_integers(m, weight) && m->n_tok <= PN_FEW_TOKENS)
-        few_tokens(m, job, from, to, 0, m->n_tok, scratch);
-    else if (in_integers(m, weight))
-        for (size_t panel = from; panel < to; panel++)
-            integer_panel(m, job, panel, scratch);
-    else
-        for (size_t panel = from; panel < to; panel++)
-            float_panel(m, job, panel, scratch);
-    if (!job->bias) return;
-    size_t end = to * PN_PANEL_ROWS < weight->n_row ? to * PN_PANEL_ROWS : weight->n_row;
+static void add_bias(const struct matmul *m, const pn_matmul_job *job, size_t panel) {
+    size_t row = panel * PN_PANEL_ROWS, n = panel_rows(job->weight, panel);
     for (size_t t = 0; t < m->n_tok; t++)
-        for (size_t r = from * PN_PANEL_ROWS; r < end; r++)
-            job->out[t * weight->n_row + r] += job->bias[r];
+        m->ops->kernels->add_f32(job->out + t * job->weight->n_row + row, job->bias + row, n);
 }
 
-/* The unit of dealing is a cache line of weights; a panel belongs to whom its first line is dealt. */
+static void do_job(const struct matmul *m, const pn_matmul_job *job, size_t from, size_t to, float *scratch) {
+    const pn_weight *weight = job->weight;
+    if (in_integers(m, weight) && m->n_tok <= PN_FEW_TOKENS)
+        few_tokens(m, job, from, to, scratch);
+    else if (in_integers(m, weight))
+        for (size_t i = from; i < to; i++)
+            integer_panel(m, job, panel_dealt(m, weight, i), scratch);
+    else
+        for (size_t i = from; i < to; i++)
+            float_panel(m, job, panel_dealt(m, weight, i), scratch);
+    for (size_t i = from; job->bias && i < to; i++)
+        add_bias(m, job, panel_dealt(m, weight, i));
+}
+
+/* The unit of dealing is a cache line of weights; panels that are read side by side belong to whom the first
+   line is dealt. */
 static size_t panel_lines(const pn_weight *weight) {
     return (weight->panel_bytes + 63) / 64;
 }
 
-/* Lines of a few tokens' chunk at least: streams that are cut shorter are read slower. */
-#define FEW_GRAIN (65536 / 64)
-
-static size_t panels_before(const pn_weight *weight, size_t first, size_t line) {
+static size_t panels_before(const struct matmul *m, const pn_weight *weight, size_t first, size_t line) {
     if (line <= first) return 0;
-    size_t lines = panel_lines(weight), n = (line - first + lines - 1) / lines;
+    size_t side_by_side = m->n_tok <= PN_FEW_TOKENS ? PN_FEW_PANELS : 1,
+           lines = side_by_side * panel_lines(weight);
+    size_t n = (line - first + lines - 1) / lines * side_by_side;
     return n < weight->n_panel ? n : weight->n_panel;
 }
+
+/* Lines that are worth handing to another worker: most of a microsecond for one token. */
+#define GRAIN 256
 
 static void do_lines(void *arg, size_t begin, size_t end, int worker) {
     const struct matmul *m = arg;
@@ -176,7 +185,7 @@ static void do_lines(void *arg, size_t begin, size_t end, int worker) {
     size_t first = 0; /* the current job's first line */
     for (size_t j = 0; j < m->n_jobs; j++) {
         const pn_weight *weight = m->jobs[j].weight;
-        do_job(m, &m->jobs[j], panels_before(weight, first, begin), panels_before(weight, first, end),
+        do_job(m, &m->jobs[j], panels_before(m, weight, first, begin), panels_before(m, weight, first, end),
                scratch);
         first += weight->n_panel * panel_lines(weight);
     }
@@ -207,5 +216,5 @@ void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, 
         quantise(&m);
         pn_profile_lap(ops->profile, PN_OP_QUANTISE);
     }
-    pn_ops_run(ops, do_lines, &m, lines, n_tok <= PN_FEW_TOKENS ? FEW_GRAIN : 1);
+    pn_ops_run(ops, do_lines, &m, lines, n_tok <= PN_FEW_TOKENS ? GRAIN : 1);
 }

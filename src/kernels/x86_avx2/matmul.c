@@ -14,43 +14,41 @@ static void load_unsigned(const pn_codes *w, size_t step, size_t n_step, __m256i
         codes[i] = _mm256_add_epi8(pn_load_32(src + 32 * i), least);
 }
 
-static void load_bytes(const pn_inputs *inputs, size_t token, size_t step, size_t n_step,
-                       int32_t (*codes)[16]) {
-    const int8_t *src = pn_plane(inputs, token, 0, step);
-    for (size_t s = 0; s < n_step; s++)
-        memcpy(codes[s], src + s * PN_STEP, PN_STEP);
-}
-
-/* The products of `run` vectors fit a lane of 16 bits. */
-PN_AVX2_INLINE void bytes_tile(const pn_chunk *c, size_t group, size_t run, const pn_tile_inputs *x, size_t n,
-                               float (*acc)[PN_PANEL_ROWS]) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    const size_t groups = PN_STEP / group;
-    for (size_t i = 0; i < c->n_step * groups; i++) {
-        const size_t s = i / groups, from = i % groups * (group / 4);
-        __m256i sums[PN_TILE][2];
-        for (size_t t = 0; t < n; t++)
-            sums[t][0] = sums[t][1] = pn_broadcast_4(&x->bias[t][i]);
-        for (size_t begin = from; begin < from + group / 4; begin += run) {
-            __m256i part[PN_TILE][2];
-            for (size_t t = 0; t < n; t++)
-                part[t][0] = part[t][1] = _mm256_setzero_si256();
-            PN_UNROLL
-            for (size_t v = begin; v < begin + run; v++) {
-                const __m256i w0 = c->codes[s * 16 + 2 * v], w1 = c->codes[s * 16 + 2 * v + 1];
-                for (size_t t = 0; t < n; t++) {
-                    const __m256i x4 = pn_broadcast_4(&x->codes[t][s][v]);
-                    part[t][0] = _mm256_add_epi16(part[t][0], _mm256_maddubs_epi16(w0, x4));
-                    part[t][1] = _mm256_add_epi16(part[t][1], _mm256_maddubs_epi16(w1, x4));
-                    pn_pin(&part[t][0]);
-                    pn_pin(&part[t][1]);
+/* n tokens; the products of `run` vectors fit a lane of 16 bits. */
+PN_AVX2_INLINE void bytes_tile(const pn_chunk *c, size_t group, size_t run, size_t n_plane,
+                               const pn_tile_inputs *x, size_t n, float (*acc)[PN_PANEL_ROWS]) {
+    const size_t groups = PN_STEP / group, n_stream = n * n_plane;
+    const int8_t *codes[4];
+    for (size_t i = 0; i < n_stream; i++)
+        codes[i] = x->codes + i / n_plane * x->token_stride + i % n_plane * x->plane_stride;
+    for (size_t g = 0; g < c->n_step * groups; g++) {
+        const size_t s = g / groups, from = g % groups * (group / 4);
+        __m256i part[4][2], sums[PN_TILE][2];
+        PN_UNROLL
+        for (size_t v = 0; v < group / 4; v++) {
+            const __m256i w0 = c->codes[s * 16 + 2 * (from + v)], w1 = c->codes[s * 16 + 2 * (from + v) + 1];
+            const bool first = v % run == 0, last = (v + 1) % run == 0;
+            for (size_t i = 0; i < n_stream; i++) {
+                const __m256i x4 = pn_broadcast_4(codes[i] + s * PN_STEP + 4 * (from + v));
+                const __m256i p0 = _mm256_maddubs_epi16(w0, x4), p1 = _mm256_maddubs_epi16(w1, x4);
+                part[i][0] = first ? p0 : _mm256_add_epi16(part[i][0], p0);
+                part[i][1] = first ? p1 : _mm256_add_epi16(part[i][1], p1);
+                pn_pin(&part[i][0]);
+                pn_pin(&part[i][1]);
+            }
+            for (size_t i = 0; i < n_stream && last; i++) {
+                const size_t t = i / n_plane, plane = i % n_plane;
+                const __m256i factor = _mm256_set1_epi16(plane == 0 ? 1 : 256);
+                for (size_t half = 0; half < 2; half++) {
+                    const __m256i wide = _mm256_madd_epi16(part[i][half], factor);
+                    const bool begin = v + 1 == run && plane == 0;
+                    sums[t][half] =
+                        _mm256_add_epi32(begin ? pn_broadcast_4(&x->bias[t][g]) : sums[t][half], wide);
+                    pn_pin(&sums[t][half]);
                 }
             }
-            for (size_t t = 0; t < n; t++)
-                for (size_t half = 0; half < 2; half++)
-                    sums[t][half] = _mm256_add_epi32(sums[t][half], _mm256_madd_epi16(part[t][half], ones));
         }
-        pn_add_group(c, x, s, i, n, sums, acc);
+        pn_add_group(c, x, s, g, n, sums, acc);
     }
 }
 
@@ -65,18 +63,18 @@ static void load_pairs(const pn_codes *w, size_t step, size_t n_step, __m256i *c
     }
 }
 
-static void load_wide(const pn_inputs *inputs, size_t token, size_t step, size_t n_step,
-                      int32_t (*codes)[16]) {
-    const int8_t *low = pn_plane(inputs, token, 0, step), *high = pn_plane(inputs, token, 1, step);
-    for (size_t s = 0; s < n_step; s++)
-        pn_widen_inputs(low + s * PN_STEP, inputs->n_plane == 2 ? high + s * PN_STEP : NULL, codes[s]);
-}
-
-PN_AVX2_INLINE void pairs_tile(const pn_chunk *c, size_t group, const pn_tile_inputs *x, size_t n,
-                               float (*acc)[PN_PANEL_ROWS]) {
+PN_AVX2_INLINE void pairs_tile(const pn_chunk *c, size_t group, size_t n_plane, const pn_tile_inputs *x,
+                               size_t n, float (*acc)[PN_PANEL_ROWS]) {
     const size_t groups = PN_STEP / group;
-    for (size_t i = 0; i < c->n_step * groups; i++) {
-        const size_t s = i / groups, from = i % groups * (group / 4);
+    int32_t pairs[PN_TILE][PN_CHUNK][16];
+    for (size_t t = 0; t < n; t++) {
+        const int8_t *low = x->codes + t * x->token_stride,
+                     *high = n_plane == 2 ? low + x->plane_stride : NULL;
+        for (size_t s = 0; s < c->n_step; s++)
+            pn_widen_inputs(low + s * PN_STEP, high ? high + s * PN_STEP : NULL, pairs[t][s]);
+    }
+    for (size_t g = 0; g < c->n_step * groups; g++) {
+        const size_t s = g / groups, from = g % groups * (group / 4);
         __m256i sums[PN_TILE][2];
         for (size_t t = 0; t < n; t++)
             sums[t][0] = sums[t][1] = _mm256_setzero_si256();
@@ -86,53 +84,66 @@ PN_AVX2_INLINE void pairs_tile(const pn_chunk *c, size_t group, const pn_tile_in
             const __m256i w0 = c->codes[s * 32 + from * 4 + 2 * j],
                           w1 = c->codes[s * 32 + from * 4 + 2 * j + 1];
             for (size_t t = 0; t < n; t++) {
-                const __m256i x2 = pn_broadcast_4(&x->codes[t][s][v + j % 2 * 8]);
+                const __m256i x2 = pn_broadcast_4(&pairs[t][s][v + j % 2 * 8]);
                 sums[t][0] = _mm256_add_epi32(sums[t][0], _mm256_madd_epi16(w0, x2));
                 sums[t][1] = _mm256_add_epi32(sums[t][1], _mm256_madd_epi16(w1, x2));
                 pn_pin(&sums[t][0]);
                 pn_pin(&sums[t][1]);
             }
         }
-        pn_add_group(c, x, s, i, n, sums, acc);
+        pn_add_group(c, x, s, g, n, sums, acc);
     }
 }
 
 /* ---- choice ---- */
 
-#define PAIRS_TILE(name, group, n)                                                                           \
+#define TILE_OF(name, n, tile, ...)                                                                          \
     static void name##_##n(const pn_chunk *c, const pn_tile_inputs *x, float(*acc)[PN_PANEL_ROWS]) {         \
-        pairs_tile(c, group, x, n, acc);                                                                     \
+        tile(c, __VA_ARGS__, x, n, acc);                                                                     \
     }
-#define BYTES_TILE(name, group, run, n)                                                                      \
-    static void name##_##n(const pn_chunk *c, const pn_tile_inputs *x, float(*acc)[PN_PANEL_ROWS]) {         \
-        bytes_tile(c, group, run, x, n, acc);                                                                \
-    }
-#define TILES(kind, name, ...)                                                                               \
-    kind(name, __VA_ARGS__, 1) kind(name, __VA_ARGS__, 2) kind(name, __VA_ARGS__, 3)                         \
-        kind(name, __VA_ARGS__, 4) static const pn_tile_fn name[PN_TILE] = {name##_1, name##_2, name##_3,    \
-                                                                            name##_4};
-TILES(PAIRS_TILE, pairs_32, 32)
-TILES(PAIRS_TILE, pairs_16, 16)
-TILES(BYTES_TILE, bytes_32_of_4_bits, 32, 8)
-TILES(BYTES_TILE, bytes_32_of_5_bits, 32, 4)
-TILES(BYTES_TILE, bytes_16_of_5_bits, 16, 4)
-TILES(BYTES_TILE, bytes_16_of_6_bits, 16, 2)
+#define BYTES(name, group, run)                                                                              \
+    TILE_OF(name##_1, 1, bytes_tile, group, run, 1)                                                          \
+    TILE_OF(name##_1, 2, bytes_tile, group, run, 1)                                                          \
+    TILE_OF(name##_1, 3, bytes_tile, group, run, 1)                                                          \
+    TILE_OF(name##_1, 4, bytes_tile, group, run, 1)                                                          \
+    TILE_OF(name##_2, 1, bytes_tile, group, run, 2)                                                          \
+    TILE_OF(name##_2, 2, bytes_tile, group, run, 2)                                                          \
+    static const pn_tile_fn name[2][PN_TILE] = {{name##_1_1, name##_1_2, name##_1_3, name##_1_4},            \
+                                                {name##_2_1, name##_2_2}};
+#define PAIRS(name, group, n_plane)                                                                          \
+    TILE_OF(name##_##n_plane, 1, pairs_tile, group, n_plane)                                                 \
+    TILE_OF(name##_##n_plane, 2, pairs_tile, group, n_plane)                                                 \
+    TILE_OF(name##_##n_plane, 3, pairs_tile, group, n_plane)                                                 \
+    TILE_OF(name##_##n_plane, 4, pairs_tile, group, n_plane)
+BYTES(bytes_32_of_4_bits, 32, 8)
+BYTES(bytes_32_of_5_bits, 32, 4)
+BYTES(bytes_16_of_5_bits, 16, 4)
+BYTES(bytes_16_of_6_bits, 16, 2)
+PAIRS(pairs_32, 32, 1)
+PAIRS(pairs_32, 32, 2)
+PAIRS(pairs_16, 16, 1)
+PAIRS(pairs_16, 16, 2)
+static const pn_tile_fn pairs_32[2][PN_TILE] = {{pairs_32_1_1, pairs_32_1_2, pairs_32_1_3, pairs_32_1_4},
+                                                {pairs_32_2_1, pairs_32_2_2, pairs_32_2_3, pairs_32_2_4}};
+static const pn_tile_fn pairs_16[2][PN_TILE] = {{pairs_16_1_1, pairs_16_1_2, pairs_16_1_3, pairs_16_1_4},
+                                                {pairs_16_2_1, pairs_16_2_2, pairs_16_2_3, pairs_16_2_4}};
 
-/* NULL where codes are not multiplied as bytes. */
-static const pn_tile_fn *tiles_of_bytes(const pn_codes *w) {
-    if (w->group == PN_STEP)
-        return w->bits <= 4 ? bytes_32_of_4_bits : w->bits == 5 ? bytes_32_of_5_bits : NULL;
-    return w->bits <= 5 ? bytes_16_of_5_bits : w->bits == 6 ? bytes_16_of_6_bits : NULL;
+/* NULL where pairs are faster, or the only way. */
+static const pn_tile_fn (*tiles_of_bytes(const pn_codes *w, int n_plane))[PN_TILE] {
+    if (w->bits > (n_plane == 2 ? 4 : w->group == PN_STEP ? 5 : 6)) return NULL;
+    if (w->group == PN_STEP) return w->bits <= 4 ? bytes_32_of_4_bits : bytes_32_of_5_bits;
+    return w->bits <= 5 ? bytes_16_of_5_bits : bytes_16_of_6_bits;
 }
 
 void pn_matmul_codes_avx2(const pn_codes *w, size_t n_row, const pn_inputs *inputs, size_t first,
                           size_t n_tok, float *out, size_t out_stride) {
-    pn_tiles tiles = {0, load_pairs, load_wide, {0}};
-    const pn_tile_fn *of = inputs->n_plane == 1 ? tiles_of_bytes(w) : NULL;
-    if (of)
-        tiles = (pn_tiles){w->least, load_unsigned, load_bytes, {0}};
-    else
+    const size_t n_plane = (size_t)inputs->n_plane;
+    const pn_tile_fn(*of)[PN_TILE] = tiles_of_bytes(w, inputs->n_plane);
+    pn_tiles tiles = {load_unsigned, w->least, PN_TILE / n_plane, {0}};
+    if (!of) {
+        tiles = (pn_tiles){load_pairs, 0, PN_TILE, {0}};
         of = w->group == PN_STEP ? pairs_32 : pairs_16;
-    memcpy(tiles.of, of, sizeof tiles.of);
+    }
+    memcpy(tiles.of, of[n_plane - 1], sizeof tiles.of);
     pn_matmul_tiles_avx2(&tiles, w, n_row, inputs, first, n_tok, out, out_stride);
 }

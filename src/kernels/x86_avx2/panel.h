@@ -12,7 +12,7 @@
 
 /* Before a loop over the vectors of a step, at most 16: its index has to become a constant. */
 #ifdef __clang__
-#define PN_UNROLL _Pragma("unroll")
+#define PN_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define PN_UNROLL _Pragma("GCC unroll 16")
 #endif

@@ -8,18 +8,19 @@
 
 #include "kernels/x86_avx2/panel.h"
 
-enum { PN_CHUNK = 16, PN_TILE = 4 }; /* steps, tokens */
+enum { PN_CHUNK = 16, PN_TILE = 4 }; /* steps, tokens at most */
 
 typedef struct pn_chunk {
     const float *scale, *offset; /* from the chunk's first group on; offset or NULL */
     size_t n_step;
-    __m256i codes[PN_CHUNK * 32];
+    __m256i codes[PN_CHUNK * 32]; /* as load_codes made them */
 } pn_chunk;
 
 typedef struct pn_tile_inputs {
-    int32_t codes[PN_TILE][PN_CHUNK][16];
+    const int8_t *codes; /* the first token's low plane, from the chunk's first column on */
+    size_t plane_stride, token_stride;
     float scale[PN_TILE][PN_CHUNK];
-    float sum[PN_TILE][2 * PN_CHUNK];    /* per group: what offsets are multiplied by */
+    float sum[PN_TILE][2 * PN_CHUNK];    /* per group: what offsets are multiplied by; not without offsets */
     int32_t bias[PN_TILE][2 * PN_CHUNK]; /* per group: what makes up for what load_codes added to the codes */
 } pn_tile_inputs;
 
@@ -28,20 +29,15 @@ typedef void (*pn_tile_fn)(const pn_chunk *c, const pn_tile_inputs *x, float (*a
 
 /* One way of multiplying. */
 typedef struct pn_tiles {
-    int zero; /* load_codes adds it to the codes */
     void (*load_codes)(const pn_codes *w, size_t step, size_t n_step, __m256i *codes);
-    void (*load_inputs)(const pn_inputs *inputs, size_t token, size_t step, size_t n_step,
-                        int32_t (*codes)[16]);
-    pn_tile_fn of[PN_TILE]; /* for 1 to 4 tokens */
+    int zero;               /* it adds that to the codes */
+    size_t n_tok;           /* at most, of a tile */
+    pn_tile_fn of[PN_TILE]; /* for 1 to n_tok tokens */
 } pn_tiles;
 
 /* matmul_codes. */
 void pn_matmul_tiles_avx2(const pn_tiles *tiles, const pn_codes *w, size_t n_row, const pn_inputs *inputs,
                           size_t first, size_t n_tok, float *out, size_t out_stride);
-
-PN_AVX2_INLINE const int8_t *pn_plane(const pn_inputs *inputs, size_t token, size_t plane, size_t step) {
-    return inputs->codes + ((token * (size_t)inputs->n_plane + plane) * inputs->n_step + step) * PN_STEP;
-}
 
 /* The sums of group i of the chunk, which lies in step s, into the accumulators of n tokens. */
 PN_AVX2_INLINE void pn_add_sums(const pn_chunk *c, const pn_tile_inputs *x, size_t s, size_t i, size_t n,

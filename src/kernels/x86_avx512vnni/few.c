@@ -8,6 +8,7 @@
    needed at its beginning, and as much again as takes the time of a fetch. Past the end of a panel the next
    one follows in memory, the next of the same stream. */
 #include "kernels/x86_avx512/unpack.h"
+#include "kernels/x86_avx512vnni/dot.h"
 
 #define FETCH_BYTES 1024
 #define LINE        64
@@ -42,8 +43,9 @@ PN_AVX512_INLINE step_input input_of(pn_panel_format f, const pn_inputs *x, size
 }
 
 PN_AVX512_INLINE __m512i add_products(__m512i sum, const __m512i *codes, size_t n, const int8_t *x) {
+    __asm__("" : "+r"(x)); /* one address, not one for every four columns */
     for (size_t v = 0; v < n; v++)
-        sum = _mm512_dpbusd_epi32(sum, codes[v], pn_broadcast_four(x + 4 * v));
+        sum = pn_dot_four(sum, codes[v], x + 4 * v);
     return sum;
 }
 

@@ -3,7 +3,7 @@
    accumulator for the group at hand and a float one for the whole row; more tokens would need more addresses
    than there are registers. Codes are signed and the instruction wants them unsigned, so 128 is added to them
    and the sums start with what that adds too much. */
-#include "kernels/x86_avx512/avx512.h"
+#include "kernels/x86_avx512vnni/dot.h"
 
 enum { TILE_TOKENS = 8, LANES = 16, BLOCK = 64 /* steps */ };
 
@@ -57,7 +57,7 @@ PN_AVX512_INLINE void add_products(const shape k, const int8_t *codes, const int
         const __m512i code = _mm512_load_si512(codes + 64 * v);
         const __m512i w = _mm512_xor_si512(code, _mm512_set1_epi8((char)0x80));
         for (size_t t = 0; t < k.n_tok; t++)
-            sums[t] = _mm512_dpbusd_epi32(sums[t], w, pn_broadcast_four(x[t] + 4 * v));
+            sums[t] = pn_dot_four(sums[t], w, x[t] + 4 * v);
     }
     for (size_t t = 0; t < k.n_tok; t++)
         x[t] += step;
