@@ -50,16 +50,26 @@ static unsigned cpuid_word(unsigned leaf, unsigned subleaf, int word) {
 
 enum { EAX, EBX, ECX, EDX };
 
-/* Tile registers are large, so a process has to ask for them; all its threads then have them. */
+/* The state that the system saves and restores; only where AVX was found. */
+static unsigned saved_state(void) {
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+/* Tile registers are large, so a process has to ask for them; all its threads, and the children that it
+   forks, then have them. The system refuses where a thread has an alternate signal stack too small for them,
+   and afterwards refuses such stacks, so this is asked only when tiles are to be used. */
 static bool may_use_tiles(void) {
     const unsigned tile = 1u << 24, tile_int8 = 1u << 25, tile_bf16 = 1u << 22,
-                   all = tile | tile_int8 | tile_bf16;
+                   all = tile | tile_int8 | tile_bf16, saved = 1u << 17 | 1u << 18;
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    return (cpuid_word(7, 0, EDX) & all) == all &&
+    return (cpuid_word(7, 0, EDX) & all) == all && (saved_state() & saved) == saved &&
            syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-static uint32_t detect(void) {
+/* What there is; of tiles only if they are among those to keep. */
+static uint32_t detect(uint32_t keep) {
     const unsigned f16c = 1u << 29, avx_vnni = 1u << 4;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
         !__builtin_cpu_supports("bmi2") || !(cpuid_word(1, 0, ECX) & f16c))
@@ -73,12 +83,13 @@ static uint32_t detect(void) {
     found |= PN_CPU_AVX512;
     if (!__builtin_cpu_supports("avx512vnni")) return found;
     found |= PN_CPU_AVX512VNNI;
-    return may_use_tiles() ? found | PN_CPU_AMX : found;
+    return keep & PN_CPU_AMX && may_use_tiles() ? found | PN_CPU_AMX : found;
 }
 
 #elif defined(__aarch64__)
 
-static uint32_t detect(void) {
+static uint32_t detect(uint32_t keep) {
+    (void)keep;
     uint32_t found = PN_CPU_NEON;
     if (!(getauxval(AT_HWCAP) & HWCAP_ASIMDDP)) return found;
     found |= PN_CPU_DOTPROD;
@@ -87,7 +98,8 @@ static uint32_t detect(void) {
 
 #else
 
-static uint32_t detect(void) {
+static uint32_t detect(uint32_t keep) {
+    (void)keep;
     return 0;
 }
 
@@ -132,7 +144,8 @@ static uint32_t host_features;
 
 static void init_host_features(void) {
     const char *list = getenv("PN_CPU"), *unknown;
-    host_features = detect() & (list && *list ? listed(list, &unknown) : UINT32_MAX);
+    uint32_t keep = list && *list ? listed(list, &unknown) : UINT32_MAX;
+    host_features = detect(keep) & keep;
 }
 
 uint32_t pn_cpu_features(void) {

@@ -70,7 +70,7 @@ static uint8_t *put_pairs(const step_codes codes, unsigned shift, uint8_t *dst) 
         for (size_t b = 0; b < 64; b++) {
             unsigned byte = 0;
             for (size_t f = 0; f < 4; f++)
-                byte |= (codes[4 * h + f][b] >> shift & 3u) << (2 * f);
+                byte |= ((unsigned)codes[4 * h + f][b] >> shift & 3u) << (2 * f);
             dst[b] = (uint8_t)byte;
         }
     return dst;
@@ -80,7 +80,7 @@ static uint8_t *put_bits(const step_codes codes, unsigned shift, uint8_t *dst) {
     for (size_t v = 0; v < 8; v++, dst += 8) {
         uint64_t word = 0;
         for (size_t b = 0; b < 64; b++)
-            word |= (uint64_t)(codes[v][b] >> shift & 1u) << b;
+            word |= (uint64_t)((unsigned)codes[v][b] >> shift & 1u) << b;
         memcpy(dst, &word, sizeof word);
     }
     return dst;
@@ -158,13 +158,13 @@ void pn_panel_pack(const pn_qtype *type, const void *rows, size_t row_bytes, siz
 /* ---- one row back ---- */
 
 static unsigned nibble_at(const uint8_t *plane, size_t v, size_t byte) {
-    return plane[v % 4 * 64 + byte] >> (v / 4 * 4) & 15u;
+    return (unsigned)plane[v % 4 * 64 + byte] >> (v / 4 * 4) & 15u;
 }
 static unsigned pair_at(const uint8_t *plane, size_t v, size_t byte) {
-    return plane[v / 4 * 64 + byte] >> (v % 4 * 2) & 3u;
+    return (unsigned)plane[v / 4 * 64 + byte] >> (v % 4 * 2) & 3u;
 }
 static unsigned bit_at(const uint8_t *plane, size_t v, size_t byte) {
-    return plane[v * 8 + byte / 8] >> (byte % 8) & 1u;
+    return (unsigned)plane[v * 8 + byte / 8] >> (byte % 8) & 1u;
 }
 
 int pn_panel_code(pn_panel_format f, const uint8_t *step, size_t row, size_t column) {

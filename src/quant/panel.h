@@ -69,11 +69,11 @@ static inline size_t pn_panel_step_bytes(pn_panel_format f) {
     return (size_t)f.bits * 64;
 }
 static inline size_t pn_panel_unit_columns(pn_panel_format f) {
-    return f.super ? PN_SUPER : PN_STEP;
+    return f.super ? (size_t)PN_SUPER : (size_t)PN_STEP;
 }
 /* Offset of d in a unit; m follows after 32 bytes, or the scales where there is none. */
 static inline size_t pn_panel_scale_offset(pn_panel_format f) {
-    return pn_panel_step_bytes(f) * (f.super ? PN_SUPER / PN_STEP : 1);
+    return pn_panel_step_bytes(f) * (f.super ? (size_t)(PN_SUPER / PN_STEP) : 1);
 }
 static inline size_t pn_panel_unit_bytes(pn_panel_format f) {
     size_t levels = f.min ? 2 : 1, small = f.super ? (size_t)PN_SUPER / f.group * PN_PANEL_ROWS : 0;

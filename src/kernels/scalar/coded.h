@@ -20,11 +20,11 @@ static inline void pn_unpack_step_scalar(pn_panel_format f, const uint8_t *step,
         for (size_t b = 0; b < 64; b++) {
             unsigned code = 0;
             if (f.bits == 8) code = step[64 * v + b];
-            if (f.bits >= 4 && f.bits <= 6) code = step[v % 4 * 64 + b] >> (v / 4 * 4) & 15u;
-            if (f.bits == 2 || f.bits == 3) code = pairs[v / 4 * 64 + b] >> (v % 4 * 2) & 3u;
-            if (f.bits == 6) code |= (pairs[v / 4 * 64 + b] >> (v % 4 * 2) & 3u) << 4;
-            if (f.bits == 3) code |= (words[8 * v + b / 8] >> (b % 8) & 1u) << 2;
-            if (f.bits == 5) code |= (words[8 * v + b / 8] >> (b % 8) & 1u) << 4;
+            if (f.bits >= 4 && f.bits <= 6) code = (unsigned)step[v % 4 * 64 + b] >> (v / 4 * 4) & 15u;
+            if (f.bits == 2 || f.bits == 3) code = (unsigned)pairs[v / 4 * 64 + b] >> (v % 4 * 2) & 3u;
+            if (f.bits == 6) code |= ((unsigned)pairs[v / 4 * 64 + b] >> (v % 4 * 2) & 3u) << 4;
+            if (f.bits == 3) code |= ((unsigned)words[8 * v + b / 8] >> (b % 8) & 1u) << 2;
+            if (f.bits == 5) code |= ((unsigned)words[8 * v + b / 8] >> (b % 8) & 1u) << 4;
             codes[64 * v + b] = (int8_t)(f.codebook ? pn_iq4_values[code] : (int)code - f.zero);
         }
     }

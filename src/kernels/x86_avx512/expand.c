@@ -15,8 +15,10 @@ PN_AVX512_INLINE void expand(pn_panel_format f, const uint8_t *panel, size_t n_c
     int8_t *codes = w->codes;
     float *scale = w->scale, *offset = w->offset;
     for (size_t u = 0; u < n_unit; u++, panel += pn_panel_unit_bytes(f)) {
-        for (size_t s = 0; s < steps; s++, codes += 64 * PN_STEP_VECTORS)
+        for (size_t s = 0; s < steps; s++, codes += 64 * PN_STEP_VECTORS) {
+            pn_fetch_step(f, panel, s);
             expand_step(f, panel + s * pn_panel_step_bytes(f), codes);
+        }
         const pn_unit_scales both = pn_unpack_unit_scales(f, panel);
         for (size_t g = 0; g < groups; g++, scale += PN_PANEL_ROWS)
             _mm512_store_ps(scale, pn_unpack_scale(f, panel, both.d, g));

@@ -8,6 +8,8 @@
 
 #include "quant/blocks.h"
 
+#define PN_LINE         64
+#define PN_FETCH_BYTES  1024
 #define PN_STEP_VECTORS 8 /* of 64 codes: one for every 4 columns of a step */
 
 /* What has to be subtracted from the bytes of pn_unpack_codes. */
@@ -106,9 +108,22 @@ PN_AVX512_INLINE __m512 pn_unpack_scale(pn_panel_format f, const uint8_t *unit, 
 
 /* The offsets of a format with `min`; with `super` their negative. */
 PN_AVX512_INLINE __m512 pn_unpack_offset(pn_panel_format f, const uint8_t *unit, __m512 m, size_t group) {
-    const size_t n = PN_SUPER / f.group;
+    const size_t n = (size_t)PN_SUPER / f.group;
     const uint8_t *small = unit + pn_panel_scale_offset(f) + (4 + n) * PN_PANEL_ROWS;
     return f.super ? _mm512_mul_ps(m, pn_load_small(small + group * PN_PANEL_ROWS)) : m;
+}
+
+/* Packed panels are read once, at the speed of memory, and the hardware's guess of what is to come starts
+   anew on every page: to ask for it is worth a third. The distance is a unit, since a unit's scales are at
+   its end and needed at its beginning, and what passes in the time of a fetch. Past the end of a panel the
+   next one follows. This asks for the s-th part of the unit that is to come, so that a unit's steps ask for
+   all of it. */
+PN_AVX512_INLINE void pn_fetch_step(pn_panel_format f, const uint8_t *unit, size_t s) {
+    const size_t bytes = pn_panel_unit_bytes(f), steps = pn_panel_unit_columns(f) / PN_STEP;
+    const size_t lines = (bytes + PN_LINE * steps - 1) / (PN_LINE * steps);
+    const uintptr_t at = (uintptr_t)unit + bytes + PN_FETCH_BYTES + s * lines * PN_LINE;
+    for (size_t i = 0; i < lines; i++)
+        _mm_prefetch((const char *)(at + i * PN_LINE), _MM_HINT_T0);
 }
 
 #endif

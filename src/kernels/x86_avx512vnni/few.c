@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A few tokens against packed panels. A step is unpacked in registers, sixteen rows to a vector, and met by
    every token: a lane of an accumulator is a row. Codes stay unsigned, as the instruction wants them, and the
-   sums start with what that adds too much.
-
-   The time is that of memory, so what is to come is fetched ahead of the hardware's guess, which starts anew
-   on every page: that is worth a third. The distance is a unit, since a unit's scales are at its end and
-   needed at its beginning, and as much again as takes the time of a fetch. Past the end of a panel the next
-   one follows in memory, the next of the same stream. */
+   sums start with what that adds too much. */
 #include "kernels/x86_avx512/unpack.h"
 #include "kernels/x86_avx512vnni/dot.h"
-
-#define FETCH_BYTES 1024
-#define LINE        64
 
 /* A step's integers of one token, and what goes with them, by half where groups have 16 columns. */
 typedef struct step_input {
@@ -68,7 +60,7 @@ PN_AVX512_INLINE __m512 add_group(pn_panel_format f, int n_plane, const __m512i 
 /* Step s of a unit for all tokens: acc [n_tok]. */
 PN_AVX512_INLINE void add_step(pn_panel_format f, int n_plane, const uint8_t *unit, pn_unit_scales both,
                                size_t s, const step_input *in, size_t n_tok, __m512 *acc) {
-    const size_t groups = PN_STEP / f.group;
+    const size_t groups = (size_t)PN_STEP / f.group;
     __m512i codes[PN_STEP_VECTORS];
     pn_unpack_codes(f, unit + s * pn_panel_step_bytes(f), codes);
     for (size_t g = 0; g < groups; g++) {
@@ -77,15 +69,6 @@ PN_AVX512_INLINE void add_step(pn_panel_format f, int n_plane, const uint8_t *un
         for (size_t t = 0; t < n_tok; t++)
             acc[t] = add_group(f, n_plane, codes, scale, offset, in + t, g, acc[t]);
     }
-}
-
-/* Fetches the s-th part of the unit that is to come. */
-PN_AVX512_INLINE void fetch(pn_panel_format f, const uint8_t *unit, size_t s) {
-    const size_t bytes = pn_panel_unit_bytes(f), steps = pn_panel_unit_columns(f) / PN_STEP;
-    const size_t lines = (bytes + LINE * steps - 1) / (LINE * steps);
-    const uintptr_t at = (uintptr_t)unit + bytes + FETCH_BYTES + s * lines * LINE;
-    for (size_t i = 0; i < lines; i++)
-        _mm_prefetch((const char *)(at + i * LINE), _MM_HINT_T0);
 }
 
 PN_AVX512_INLINE void few(pn_panel_format f, int n_plane, const uint8_t *const *panels, size_t n_panel,
@@ -104,7 +87,7 @@ PN_AVX512_INLINE void few(pn_panel_format f, int n_plane, const uint8_t *const *
                 in[t] = input_of(f, x, first + t, u * steps + s);
             for (size_t p = 0; p < n_panel; p++) {
                 const uint8_t *unit = panels[p] + u * pn_panel_unit_bytes(f);
-                fetch(f, unit, s);
+                pn_fetch_step(f, unit, s);
                 add_step(f, n_plane, unit, scales[p], s, in, n_tok, acc + p * n_tok);
             }
         }
