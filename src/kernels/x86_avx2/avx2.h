@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared pieces of the AVX2 kernels: tails, the fixed horizontal sum, exp. The folder is compiled with
-   -mavx2 -mfma -mf16c -mbmi2; nothing else may include this header. */
+   -mavx2 -mfma -mf16c -mbmi2; only x86_avxvnni, which may do the same, includes it
+   besides. */
 #ifndef PN_KERNELS_AVX2_H
 #define PN_KERNELS_AVX2_H
 

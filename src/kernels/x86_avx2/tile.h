@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An unpacked panel times many tokens, whatever instruction multiplies: what matmul_codes of x86_avx2 and
-   x86_avxvnni have in common. A tile is 16 rows x up to four tokens over a chunk of columns. Codes of the
-   chunk and inputs of the tile are first brought into the form that is multiplied, and side by side, so that
-   the tile needs few registers for addresses. */
+   x86_avxvnni have in common. A tile is 16 rows x up to four tokens over a chunk of columns. The chunk's
+   codes are first brought into the form that is multiplied, and the tokens' factors side by side, so that a
+   tile needs few registers for addresses. */
 #ifndef PN_KERNELS_AVX2_TILE_H
 #define PN_KERNELS_AVX2_TILE_H
 
