@@ -360,7 +360,7 @@ static void check_join_split(const pn_kernels *t) {
             for (size_t v = 0; v < 8; v++)
                 for (size_t b = 0; b < 64; b++) {
                     size_t at = v % 4 * 64 + b, shift = v / 4 * 4;
-                    unsigned h = high[s * 320 + at] >> shift & 15u, l = low[s * 256 + at] >> shift & 15u;
+                    int h = high[s * 320 + at] >> shift & 15, l = low[s * 256 + at] >> shift & 15;
                     assert_int_equal(panel[s * 544 + v * 64 + b], h << 4 | l);
                 }
             assert_memory_equal(panel + s * 544 + 512, high + s * 320 + 256, 32);
