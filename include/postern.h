@@ -274,8 +274,8 @@ typedef struct pn_logit_bias {
 
 /* Applied in this order: logit_bias; repeat, frequency and presence penalties over the last penalty_last_n
    tokens of the timeline; then, when temperature is 0, the greatest logit (the lowest id on a tie); else
-   top_k, temperature, top_p, min_p, and a draw by seed. top_p and min_p see the probabilities after the
-   temperature. At least one candidate always survives. */
+   top_k, temperature, min_p, top_p, and a draw by seed. min_p and top_p see the probabilities after the
+   temperature, top_p those among the tokens that min_p left. At least one candidate always survives. */
 typedef struct pn_sampling {
     float temperature;       /* [0, 100] */
     int top_k;               /* 0: off */

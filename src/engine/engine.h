@@ -83,9 +83,9 @@ struct pn_session {
 };
 
 /* session.c: computes n more tokens, 1 or, with lookup, up to PN_DRAFT_MAX + 1, for which n_ctx must leave
-   room. Row i of the logits is then after the i-th of them; of one token only the `top` greatest are wanted
-   where top > 0. PN_ERR_MEMORY, PN_ERR_CANCELLED. */
-pn_status pn_session_extend(pn_session *session, const int32_t *tokens, size_t n, size_t top, pn_error *err);
+   room. Row i of the logits is then after the i-th of them; of one token only those in `top` are wanted.
+   PN_ERR_MEMORY, PN_ERR_CANCELLED. */
+pn_status pn_session_extend(pn_session *session, const int32_t *tokens, size_t n, pn_top top, pn_error *err);
 /* Takes back the last n of them. */
 void pn_session_take_back(pn_session *session, size_t n);
 /* Takes back a pn_session_cancel; false when there was none. */
@@ -97,8 +97,8 @@ void pn_sampler_free(pn_sampler *sampler);
 uint64_t pn_sampler_bytes(size_t n_vocab);
 /* Refuses options out of the ranges that postern.h gives, and biased ids outside the vocabulary. */
 pn_status pn_sampling_check(const pn_sampling *options, size_t n_vocab, pn_error *err);
-/* How many of the greatest logits decide under these options; 0: all may. */
-size_t pn_sampling_top(const pn_sampling *options);
+/* The logits that decide under these options. */
+pn_top pn_sampling_top(const pn_sampling *options);
 /* One token from logits [n_vocab] (left as they are), given the n_history tokens so far. PN_ERR_NUMERIC for a
  * NaN. */
 pn_status pn_sampler_next(pn_sampler *sampler, const pn_sampling *options, const float *logits,

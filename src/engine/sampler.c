@@ -152,9 +152,12 @@ static int32_t greatest(const pn_sampler *s, const float *logits) {
     return i;
 }
 
-size_t pn_sampling_top(const pn_sampling *o) {
-    if (o->n_logit_bias > 0 || has_penalties(o)) return 0;
-    return o->temperature == 0.0f ? 1 : (size_t)o->top_k;
+pn_top pn_sampling_top(const pn_sampling *o) {
+    if (o->n_logit_bias > 0 || has_penalties(o)) return (pn_top){0};
+    if (o->temperature == 0.0f) return (pn_top){.n = 1, .margin = INFINITY};
+    const float slack = 1.001f; /* for the rounding of weights */
+    float margin = o->min_p > 0 ? -logf(o->min_p) * o->temperature * slack : INFINITY;
+    return (pn_top){.n = (size_t)o->top_k, .margin = margin};
 }
 
 /* ---- steps that narrow ---- */
@@ -247,30 +250,40 @@ static float tempered(float logit, float max, const pn_sampling *o) {
     return logit == max ? 0.0f : (logit - max) / o->temperature;
 }
 
-/* Gives the candidates their weights and returns the sum. */
+/* Gives the candidates their weights; those at least min_p times as probable as the best, whose weight is 1,
+   stay. Returns their sum. */
 static double apply_temperature(pn_sampler *s, const pn_sampling *o) {
     float max = s->candidates[0].logit;
     double sum = 0;
+    size_t kept = 0;
     for (size_t i = 0; i < s->n; i++) {
-        candidate *c = &s->candidates[i];
-        c->logit = tempered(c->logit, max, o);
-        c->weight = expf(c->logit);
-        sum += (double)c->weight;
+        candidate c = s->candidates[i];
+        c.logit = tempered(c.logit, max, o);
+        c.weight = expf(c.logit);
+        if (!(c.weight >= o->min_p)) continue;
+        s->candidates[kept++] = c;
+        sum += (double)c.weight;
     }
+    s->n = kept;
     return sum;
 }
 
-/* Without top_k: every token that top_p and min_p may keep becomes a candidate with its weight. What is less
+/* Without top_k: every token that min_p and top_p may keep becomes a candidate with its weight. What is less
    likely than an even share of 1 - top_p cannot be kept: all such tokens together weigh less than
-   1 - top_p. Returns the weight of the whole vocabulary. */
+   1 - top_p. Returns the weight of all that min_p keeps. */
 static double take_all(pn_sampler *s, const pn_sampling *o, const float *logits) {
     float max = s->kernels->max_f32(logits, s->n_vocab);
     for (size_t i = 0; i < s->n_vocab; i++)
         s->scratch[i] = tempered(logits[i], max, o); /* logits may be the scratch */
     double sum = (double)s->kernels->exp_sum_f32(s->scratch, s->n_vocab, 0);
+    if (o->min_p > 0) {
+        sum = 0;
+        for (size_t i = 0; i < s->n_vocab; i++)
+            sum += s->scratch[i] >= o->min_p ? (double)s->scratch[i] : 0.0;
+    }
     const float margin = 0.999f; /* for the rounding of weights and sum */
-    float share = (1.0f - o->top_p) * (float)sum / (float)s->n_vocab;
-    float least = margin * (share > o->min_p ? share : o->min_p);
+    float share = margin * (1.0f - o->top_p) * (float)sum / (float)s->n_vocab;
+    float least = share > o->min_p ? share : o->min_p;
     s->n = 0;
     s->sorted = false;
     for (size_t i = 0; i < s->n_vocab; i++)
@@ -300,14 +313,6 @@ static void keep_top_p(pn_sampler *s, const pn_sampling *o, double total) {
         s->n = kept;
     else
         keep_popped(s, kept);
-}
-
-/* Candidates at least min_p times as probable as the best, whose weight is 1. */
-static void keep_min_p(pn_sampler *s, const pn_sampling *o) {
-    size_t kept = 0;
-    for (size_t i = 0; i < s->n; i++)
-        if (s->candidates[i].weight >= o->min_p) s->candidates[kept++] = s->candidates[i];
-    s->n = kept;
 }
 
 static int32_t draw(const pn_sampler *s, pn_rng *rng) {
@@ -340,7 +345,6 @@ pn_status pn_sampler_next(pn_sampler *s, const pn_sampling *o, const float *logi
         total = take_all(s, o, logits);
     }
     keep_top_p(s, o, total);
-    keep_min_p(s, o);
     *out = draw(s, rng);
     return PN_OK;
 }

@@ -152,8 +152,8 @@ bool pn_session_take_cancel(pn_session *s) {
 }
 
 /* Computes the n tokens that stand at tokens[kv.n_tokens ..), and the logits after the last n_logits of them,
-   of one only the `top` greatest where top > 0; their room is reserved. */
-static pn_status forward(pn_session *s, size_t n, size_t n_logits, size_t top, pn_error *err) {
+   of one only those in `top`; their room is reserved. */
+static pn_status forward(pn_session *s, size_t n, size_t n_logits, pn_top top, pn_error *err) {
     pn_forward f = forward_of(s);
     pn_logits wanted = {.logits = s->logits, .n = n_logits, .top = top};
     s->logits_valid = false;
@@ -206,7 +206,7 @@ static pn_status prefill(pn_session *s, const int32_t *tokens, size_t n, pn_prog
         size_t chunk = n - s->kv.n_tokens;
         if (chunk > s->scratch.n_chunk) chunk = s->scratch.n_chunk;
         memcpy(s->tokens + s->kv.n_tokens, tokens + s->kv.n_tokens, chunk * sizeof *tokens);
-        PN_TRY(forward(s, chunk, s->kv.n_tokens + chunk == n, 0, err));
+        PN_TRY(forward(s, chunk, s->kv.n_tokens + chunk == n, (pn_top){0}, err));
         if (progress) progress(user, s->kv.n_tokens - first, n - first);
     }
     return PN_OK;
@@ -236,7 +236,7 @@ pn_status pn_session_sync(pn_session *s, const int32_t *tokens, size_t n, pn_pro
     return status;
 }
 
-pn_status pn_session_extend(pn_session *s, const int32_t *tokens, size_t n, size_t top, pn_error *err) {
+pn_status pn_session_extend(pn_session *s, const int32_t *tokens, size_t n, pn_top top, pn_error *err) {
     PN_TRY(pn_kv_reserve(&s->kv, s->kv.n_tokens + n, err));
     memcpy(s->tokens + s->kv.n_tokens, tokens, n * sizeof *tokens);
     return forward(s, n, n, top, err);

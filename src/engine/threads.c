@@ -55,11 +55,12 @@ static uint64_t do_layer(struct probe *p, const pn_layer *l, size_t n_tok) {
                     up = slice_of(&l->up, &bytes), down = slice_of(&l->down, &bytes);
     const pn_matmul_job qkv[] = {{&q, NULL, s->q}, {&k, NULL, s->k}, {&v, NULL, s->v}};
     const pn_matmul_job gate_up[] = {{&gate, NULL, s->gate}, {&up, NULL, s->up}};
-    const pn_matmul_job project = {&out, NULL, s->normed}, shrink = {&down, NULL, s->normed};
-    pn_ops_matmul(&p->ops, qkv, 3, s->x, n_tok);
-    pn_ops_matmul(&p->ops, &project, 1, s->attended, n_tok);
-    pn_ops_matmul(&p->ops, gate_up, 2, s->x, n_tok);
-    pn_ops_matmul(&p->ops, &shrink, 1, s->gate, n_tok);
+    const pn_matmul_job project = {&out, NULL, s->part}, shrink = {&down, NULL, s->part};
+    const pn_matmul_input x = {.x = s->x}, attended = {.x = s->attended}, gated = {.x = s->gate};
+    pn_ops_matmul(&p->ops, qkv, 3, &x, n_tok);
+    pn_ops_matmul(&p->ops, &project, 1, &attended, n_tok);
+    pn_ops_matmul(&p->ops, gate_up, 2, &x, n_tok);
+    pn_ops_matmul(&p->ops, &shrink, 1, &gated, n_tok);
     return bytes;
 }
 

@@ -58,7 +58,7 @@ uint64_t pn_layer_kv_bytes(const pn_hparams *h, pn_layer_kind kind, pn_kv_type t
 typedef struct pn_scratch {
     size_t n_chunk;
     float *x;         /* [n_chunk, n_embd] the residual stream */
-    float *normed;    /* [n_chunk, n_embd] also the output of a part before it is added */
+    float *part;      /* [n_chunk, n_embd] what a part of a layer adds; else rows that were normed in float */
     float *q, *k, *v; /* [n_chunk, n_head * head_dim], [n_chunk, n_head_kv * head_dim] */
     float *attended;  /* [n_chunk, n_head * head_dim] */
     float *gate, *up; /* [n_chunk, n_ff] */
@@ -67,7 +67,8 @@ typedef struct pn_scratch {
     size_t worker_stride;
     float *partials;  /* of attention */
     pn_inputs inputs; /* quantised inputs of the matmul at hand; n_plane 0: in float */
-    float *memory;    /* the one allocation behind all of them */
+    pn_head_record head;
+    float *memory; /* the one allocation behind all of them */
 } pn_scratch;
 
 /* Bytes that pn_scratch_init will allocate; false on overflow. */
@@ -106,7 +107,7 @@ typedef struct pn_forward {
 typedef struct pn_logits {
     float *logits; /* [n, n_vocab] */
     size_t n;
-    size_t top;   /* with n == 1: only so many of the greatest are wanted (pn_ops_head); 0: all */
+    pn_top top;   /* with n == 1: only these are wanted (pn_ops_head) */
     bool partial; /* filled in: the others are only near their values */
 } pn_logits;
 

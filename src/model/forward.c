@@ -65,40 +65,36 @@ static void lap(const struct pass *p, pn_op op) {
     pn_profile_lap(p->f->profile, op);
 }
 
-static void matmuls(const struct pass *p, pn_op op, const pn_matmul_job *jobs, size_t n_jobs, const float *x,
-                    size_t n_tok) {
-    pn_ops_matmul(&p->ops, jobs, n_jobs, x, n_tok);
+static void matmuls(const struct pass *p, pn_op op, const pn_matmul_job *jobs, size_t n_jobs,
+                    const pn_matmul_input *input) {
+    pn_ops_matmul(&p->ops, jobs, n_jobs, input, p->n_tok);
     lap(p, op);
     for (size_t j = 0; j < n_jobs; j++) {
         const pn_weight *w = jobs[j].weight;
-        pn_profile_work(p->f->profile, op, n_tok * w->n_row * w->n_col, w->n_panel * w->panel_bytes);
+        pn_profile_work(p->f->profile, op, p->n_tok * w->n_row * w->n_col, w->n_panel * w->panel_bytes);
     }
 }
 
-static void matmul(const struct pass *p, pn_op op, const pn_weight *weight, const float *bias, const float *x,
-                   float *out) {
-    pn_matmul_job job = {weight, bias, out};
-    matmuls(p, op, &job, 1, x, p->n_tok);
-}
-
-static void norm(const struct pass *p, const float *weight, const float *x, float *out) {
-    pn_ops_rms_norm(&p->ops, x, weight, p->h->norm_eps, (size_t)p->h->n_embd, p->n_tok, out);
-    lap(p, PN_OP_NORM);
+/* The residual stream, normalised. */
+static pn_matmul_input normed(const struct pass *p, const float *norm) {
+    return (pn_matmul_input){.x = p->s->x, .norm = norm, .norm_eps = p->h->norm_eps, .rows = p->s->part};
 }
 
 /* x += post_norm(part), the norm only where the model has one. */
-static void add_part(const struct pass *p, const float *post_norm, float *part) {
-    if (post_norm) norm(p, post_norm, part, part);
-    pn_ops_add(&p->ops, p->s->x, part, (size_t)p->h->n_embd, p->n_tok);
+static void add_part(const struct pass *p, const float *post_norm) {
+    size_t n = (size_t)p->h->n_embd;
+    float *part = p->s->part;
+    if (post_norm) pn_ops_rms_norm(&p->ops, part, post_norm, p->h->norm_eps, n, p->n_tok, part);
+    pn_ops_add(&p->ops, p->s->x, part, n, p->n_tok);
     lap(p, PN_OP_ADD);
 }
 
 static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
     const pn_hparams *h = p->h;
     pn_scratch *s = p->s;
-    norm(p, l->attn_norm, s->x, s->normed);
+    const pn_matmul_input input = normed(p, l->attn_norm);
     pn_matmul_job qkv[] = {{&l->q, l->q_bias, s->q}, {&l->k, l->k_bias, s->k}, {&l->v, l->v_bias, s->v}};
-    matmuls(p, PN_OP_QKV, qkv, 3, s->normed, p->n_tok);
+    matmuls(p, PN_OP_QKV, qkv, 3, &input);
     pn_rope_job rope = {.q = s->q,
                         .k = s->k,
                         .v = s->v,
@@ -129,30 +125,34 @@ static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
     pn_profile_work(p->f->profile, PN_OP_ATTENTION,
                     pn_layer_attention_macs(h, l->kind, p->position, p->n_tok),
                     pn_layer_kv_bytes(h, l->kind, p->f->kv->shape.type, p->position, p->n_tok));
-    matmul(p, PN_OP_OUT, &l->out, l->out_bias, s->attended, s->normed);
-    add_part(p, l->attn_post_norm, s->normed);
+    const pn_matmul_input attended = {.x = s->attended};
+    const pn_matmul_job out = {&l->out, l->out_bias, s->part};
+    matmuls(p, PN_OP_OUT, &out, 1, &attended);
+    add_part(p, l->attn_post_norm);
 }
 
 static void feed_forward_part(const struct pass *p, const pn_layer *l) {
     pn_scratch *s = p->s;
-    norm(p, l->ffn_norm, s->x, s->normed);
-    pn_matmul_job gate_up[] = {{&l->gate, NULL, s->gate}, {&l->up, NULL, s->up}};
-    matmuls(p, PN_OP_GATE_UP, gate_up, 2, s->normed, p->n_tok);
-    pn_ops_gated_unit(&p->ops, p->h->activation, s->gate, s->up, (size_t)p->h->n_ff, p->n_tok);
-    lap(p, PN_OP_ACTIVATION);
-    matmul(p, PN_OP_DOWN, &l->down, NULL, s->gate, s->normed);
-    add_part(p, l->ffn_post_norm, s->normed);
+    const pn_matmul_input input = normed(p, l->ffn_norm);
+    const pn_matmul_job gate_up[] = {{&l->gate, NULL, s->gate}, {&l->up, NULL, s->up}};
+    matmuls(p, PN_OP_GATE_UP, gate_up, 2, &input);
+    const pn_matmul_input gated = {
+        .x = s->gate, .up = s->up, .activation = p->h->activation, .rows = s->gate};
+    const pn_matmul_job down = {&l->down, NULL, s->part};
+    matmuls(p, PN_OP_DOWN, &down, 1, &gated);
+    add_part(p, l->ffn_post_norm);
 }
 
-/* The output head over what the last pass left in scratch->normed. */
-static bool head(const pn_forward *f, const pn_ops *ops, float *logits, size_t n_logits, size_t top) {
+/* The output head over the normed rows that the last pass left in scratch->part. */
+static bool head(const pn_forward *f, const pn_ops *ops, float *logits, size_t n_logits, pn_top top) {
     const pn_weight *weight = &f->decoder->head;
     bool partial = false;
     if (n_logits == 1) {
-        partial = pn_ops_head(ops, weight, f->scratch->normed, top, logits);
+        partial = pn_ops_head(ops, weight, f->scratch->part, top, logits);
     } else {
         pn_matmul_job job = {weight, NULL, logits};
-        pn_ops_matmul(ops, &job, 1, f->scratch->normed, n_logits);
+        const pn_matmul_input input = {.x = f->scratch->part};
+        pn_ops_matmul(ops, &job, 1, &input, n_logits);
     }
     pn_profile_lap(f->profile, PN_OP_HEAD);
     pn_profile_work(f->profile, PN_OP_HEAD, n_logits * weight->n_row * weight->n_col,
@@ -168,6 +168,7 @@ static pn_ops ops_of(const pn_forward *f, size_t n_tok) {
                     .scratch = f->scratch->worker,
                     .scratch_stride = f->scratch->worker_stride,
                     .partials = f->scratch->partials,
+                    .head = &f->scratch->head,
                     .profile = f->profile};
 }
 
@@ -195,7 +196,7 @@ bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok
     /* A prompt's other tokens never meet the head. */
     size_t n = (size_t)p.h->n_embd;
     pn_ops_rms_norm(&p.ops, p.s->x + (n_tok - wanted->n) * n, f->decoder->output_norm, p.h->norm_eps, n,
-                    wanted->n, p.s->normed);
+                    wanted->n, p.s->part);
     lap(&p, PN_OP_NORM);
     wanted->partial = head(f, &p.ops, wanted->logits, wanted->n, wanted->top);
     return true;
@@ -203,5 +204,5 @@ bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok
 
 void pn_decoder_complete(const pn_forward *f, float *logits) {
     pn_ops ops = ops_of(f, 1);
-    head(f, &ops, logits, 1, 0);
+    head(f, &ops, logits, 1, (pn_top){0});
 }

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 
-enum { X, NORMED, Q, K, V, ATTENDED, GATE, UP, COS_SIN, WORKERS, PARTIALS, INPUTS, N_PARTS };
+enum { X, PART, Q, K, V, ATTENDED, GATE, UP, COS_SIN, WORKERS, PARTIALS, INPUTS, N_PARTS };
 
 /* Parts begin on cache lines. */
 #define ROUND_FLOATS 16u
@@ -43,7 +43,7 @@ static bool lay_out(const pn_decoder *d, pn_precision precision, size_t n_chunk,
     uint64_t n_q = (uint64_t)h->n_head * (uint64_t)h->head_dim,
              n_kv = (uint64_t)h->n_head_kv * (uint64_t)h->head_dim;
     const uint64_t per_token[N_PARTS] = {[X] = (uint64_t)h->n_embd,
-                                         [NORMED] = (uint64_t)h->n_embd,
+                                         [PART] = (uint64_t)h->n_embd,
                                          [Q] = n_q,
                                          [K] = n_kv,
                                          [V] = n_kv,
@@ -79,7 +79,7 @@ pn_status pn_scratch_init(pn_scratch *scratch, const pn_decoder *d, pn_precision
     if (!s.memory) return pn_fail_memory(err, "activations", total * sizeof(float));
     float *at = s.memory, *inputs = NULL;
     float **const places[N_PARTS] = {[X] = &s.x,
-                                     [NORMED] = &s.normed,
+                                     [PART] = &s.part,
                                      [Q] = &s.q,
                                      [K] = &s.k,
                                      [V] = &s.v,

@@ -13,8 +13,8 @@ struct matmul {
     const pn_ops *ops;
     const pn_matmul_job *jobs;
     size_t n_jobs, n_tok;
-    const float *x;
-    pn_inputs inputs;
+    const float *x;   /* of meaning where some matrix is multiplied in float */
+    pn_inputs inputs; /* where some is in integers */
 };
 
 static size_t panel_rows(const pn_weight *weight, size_t panel) {
@@ -92,10 +92,30 @@ static pn_codes expand(const struct matmul *m, const pn_weight *weight, size_t p
     return codes;
 }
 
-static void integer_panel(const struct matmul *m, const pn_matmul_job *job, size_t panel, float *scratch) {
+static void integer_panel(const struct matmul *m, const pn_matmul_job *job, size_t panel, size_t first,
+                          size_t n_tok, float *scratch) {
+    const size_t n_row = job->weight->n_row;
     pn_codes codes = expand(m, job->weight, panel, scratch);
-    m->ops->kernels->matmul_codes(&codes, panel_rows(job->weight, panel), &m->inputs, 0, m->n_tok,
-                                  job->out + panel * PN_PANEL_ROWS, job->weight->n_row);
+    m->ops->kernels->matmul_codes(&codes, panel_rows(job->weight, panel), &m->inputs, first, n_tok,
+                                  job->out + first * n_row + panel * PN_PANEL_ROWS, n_row);
+}
+
+/* Tokens whose integers stay in cache while panel after panel meets them; to unpack a panel again for the
+   next ones costs little beside so many products. */
+#define BLOCK_BYTES  ((size_t)512 << 10)
+#define LEAST_TOKENS 32
+
+static size_t tokens_of_block(const struct matmul *m) {
+    size_t n = BLOCK_BYTES / (m->inputs.n_step * PN_STEP * (size_t)m->inputs.n_plane);
+    return n < LEAST_TOKENS ? LEAST_TOKENS : n / LEAST_TOKENS * LEAST_TOKENS;
+}
+
+static void many_tokens(const struct matmul *m, const pn_matmul_job *job, size_t from, size_t to,
+                        float *scratch) {
+    const size_t block = tokens_of_block(m);
+    for (size_t t = 0; t < m->n_tok; t += block)
+        for (size_t panel = from; panel < to; panel++)
+            integer_panel(m, job, panel, t, m->n_tok - t < block ? m->n_tok - t : block, scratch);
 }
 
 /* n columns from `column` on as floats: [n][16], in scratch or where they lie. */
@@ -153,8 +173,7 @@ static void do_job(const struct matmul *m, const pn_matmul_job *job, size_t from
     if (in_integers(m, weight) && m->n_tok <= PN_FEW_TOKENS)
         few_tokens(m, job, from, to, scratch);
     else if (in_integers(m, weight))
-        for (size_t i = from; i < to; i++)
-            integer_panel(m, job, panel_dealt(m, weight, i), scratch);
+        many_tokens(m, job, from, to, scratch);
     else
         for (size_t i = from; i < to; i++)
             float_panel(m, job, panel_dealt(m, weight, i), scratch);
@@ -191,30 +210,27 @@ static void do_lines(void *arg, size_t begin, size_t end, int worker) {
     }
 }
 
-static void quantise_tokens(void *arg, size_t begin, size_t end, int worker) {
-    (void)worker;
-    const struct matmul *m = arg;
-    m->ops->kernels->quantise(m->x + begin * m->inputs.n_step * PN_STEP, begin, end - begin, &m->inputs);
+/* What making the input is charged to. */
+static pn_op op_of(const pn_matmul_input *input) {
+    if (input->norm) return PN_OP_NORM;
+    return input->up ? PN_OP_ACTIVATION : PN_OP_QUANTISE;
 }
 
-static void quantise(struct matmul *m) {
-    m->inputs = *m->ops->inputs;
-    m->inputs.n_step = m->jobs[0].weight->n_col / PN_STEP;
-    pn_ops_run(m->ops, quantise_tokens, m, m->n_tok, PN_FEW_TOKENS);
-}
-
-void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const float *x,
+void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const pn_matmul_input *input,
                    size_t n_tok) {
-    struct matmul m = {.ops = ops, .jobs = jobs, .n_jobs = n_jobs, .n_tok = n_tok, .x = x};
-    size_t lines = 0;
-    bool integers = false;
+    struct matmul m = {.ops = ops, .jobs = jobs, .n_jobs = n_jobs, .n_tok = n_tok};
+    size_t lines = 0, n_col = jobs[0].weight->n_col;
+    bool integers = false, floats = false;
     for (size_t j = 0; j < n_jobs; j++) {
         integers = integers || in_integers(&m, jobs[j].weight);
+        floats = floats || !in_integers(&m, jobs[j].weight);
         lines += jobs[j].weight->n_panel * panel_lines(jobs[j].weight);
     }
     if (integers) {
-        quantise(&m);
-        pn_profile_lap(ops->profile, PN_OP_QUANTISE);
+        m.inputs = *ops->inputs;
+        m.inputs.n_step = n_col / PN_STEP;
     }
+    m.x = pn_matmul_make_rows(ops, input, n_col, n_tok, integers ? &m.inputs : NULL, floats);
+    pn_profile_lap(ops->profile, op_of(input));
     pn_ops_run(ops, do_lines, &m, lines, n_tok <= PN_FEW_TOKENS ? GRAIN : 1);
 }

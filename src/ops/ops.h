@@ -10,6 +10,12 @@
 #include "ops/profile.h"
 #include "weights/weights.h"
 
+/* How the output head in two parts went lately, at first all zero. */
+typedef struct pn_head_record {
+    unsigned whole; /* tokens to come for which it is not tried */
+    unsigned pause; /* what that was set to last */
+} pn_head_record;
+
 typedef struct pn_ops {
     const pn_kernels *kernels;
     pn_pool *pool;
@@ -21,6 +27,7 @@ typedef struct pn_ops {
     float *scratch;
     size_t scratch_stride; /* floats from one worker's to the next */
     float *partials;       /* of attention, merged when all workers are done: pn_ops_partial_floats */
+    pn_head_record *head;  /* NULL: always tried */
     pn_profile *profile;   /* may be NULL */
 } pn_ops;
 
@@ -49,34 +56,48 @@ typedef struct pn_matmul_job {
     float *out;
 } pn_matmul_job;
 
-/* Several matrices over the same input x: one synchronisation for all, as for Q, K and V or gate and up. */
-void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const float *x, size_t n_tok);
+typedef enum pn_activation { PN_ACTIVATION_SILU, PN_ACTIVATION_GELU } pn_activation;
 
-/* Logits of one token from an output head, whose matrix may be in two parts. With top > 0 and such a matrix
-   only the greatest logits are wanted: the high part gives every logit and how far off it may be, and those
-   rows are computed in full that may be among the `top` greatest. Then true is returned, the `top` greatest
-   logits are the same bits as pn_ops_matmul's, and every other is less than all of these, but only near its
-   own value.
+/* The rows that matrices are multiplied with: x, or what is made of it on the way, token by token, so that in
+   integers only the integers are written. */
+typedef struct pn_matmul_input {
+    const float *x;    /* [n_tok, n_col] */
+    const float *norm; /* weights [n_col] of an RMS norm of x (Zhang and Sennrich, 2019), or NULL */
+    float norm_eps;
+    const float *up; /* [n_tok, n_col] of activation(x) * up, the gated unit of Shazeer, "GLU Variants Improve
+                        Transformer" (2020), or NULL */
+    pn_activation activation;
+    float *rows; /* [n_tok, n_col], may be x: what is made goes there if a matrix wants floats */
+} pn_matmul_input;
+
+/* Several matrices over the same input: one synchronisation for all, as for Q, K and V or gate and up. */
+void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const pn_matmul_input *input,
+                   size_t n_tok);
+
+/* Which logits are wanted: of the n greatest those that are no further than `margin` below the first; all for
+   n == 0. */
+typedef struct pn_top {
+    size_t n;
+    float margin; /* may be infinite */
+} pn_top;
+
+/* Logits of one token from an output head, whose matrix may be in two parts. Of such a matrix the high part
+   gives every logit and how far off it may be, and rows are computed in full that may be among those wanted.
+   Then true is returned, the wanted logits are the same bits as pn_ops_matmul's, and every other is less than
+   all of these, but only near its own value.
 
    How far off: the low part of a row is taken to be independent of x, so that the error is a sum of many
    small ones with a standard deviation of |x| * |residual| / sqrt(n_col); PN_HEAD_SIGMAS of them are allowed
    for. That is no proof, so it is watched: when a row computed in full was off by more than three quarters of
-   that, or when many rows come into question, the whole product is computed, and false returned as for top ==
-   0. */
+   that, or when many rows come into question, the whole product is computed, and false returned as when all
+   are wanted. Where that happens again and again the high part is not tried for a while. */
 #define PN_HEAD_SIGMAS  8
 #define PN_HEAD_TOP_MAX 64
-bool pn_ops_head(const pn_ops *ops, const pn_weight *weight, const float *x, size_t top, float *logits);
+bool pn_ops_head(const pn_ops *ops, const pn_weight *weight, const float *x, pn_top top, float *logits);
 
 /* out [n_tok, n] = RMS norm of x [n_tok, n] (Zhang and Sennrich, 2019); out may be x. */
 void pn_ops_rms_norm(const pn_ops *ops, const float *x, const float *weight, float eps, size_t n,
                      size_t n_tok, float *out);
-
-typedef enum pn_activation { PN_ACTIVATION_SILU, PN_ACTIVATION_GELU } pn_activation;
-
-/* gate [n_tok, n] = activation(gate) * up: the gated unit of Shazeer, "GLU Variants Improve Transformer"
- * (2020). */
-void pn_ops_gated_unit(const pn_ops *ops, pn_activation activation, float *gate, const float *up, size_t n,
-                       size_t n_tok);
 
 /* x [n_tok, n] += y */
 void pn_ops_add(const pn_ops *ops, float *x, const float *y, size_t n, size_t n_tok);

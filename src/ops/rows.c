@@ -15,7 +15,6 @@ struct rows {
     float *out;
     size_t n;
     float eps;
-    pn_activation activation;
 };
 
 static void norm_rows(void *arg, size_t begin, size_t end, int worker) {
@@ -29,21 +28,6 @@ void pn_ops_rms_norm(const pn_ops *ops, const float *x, const float *weight, flo
                      size_t n_tok, float *out) {
     struct rows r = {.kernels = ops->kernels, .x = x, .y = weight, .out = out, .n = n, .eps = eps};
     for_tokens(ops, norm_rows, &r, n_tok);
-}
-
-static void gate_rows(void *arg, size_t begin, size_t end, int worker) {
-    (void)worker;
-    const struct rows *r = arg;
-    void (*gate_mul)(const float *, const float *, size_t, float *) =
-        r->activation == PN_ACTIVATION_SILU ? r->kernels->silu_mul_f32 : r->kernels->gelu_mul_f32;
-    for (size_t t = begin; t < end; t++)
-        gate_mul(r->out + t * r->n, r->y + t * r->n, r->n, r->out + t * r->n);
-}
-
-void pn_ops_gated_unit(const pn_ops *ops, pn_activation activation, float *gate, const float *up, size_t n,
-                       size_t n_tok) {
-    struct rows r = {.kernels = ops->kernels, .y = up, .out = gate, .n = n, .activation = activation};
-    for_tokens(ops, gate_rows, &r, n_tok);
 }
 
 static void add_rows(void *arg, size_t begin, size_t end, int worker) {

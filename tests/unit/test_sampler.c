@@ -102,6 +102,11 @@ static void each_filter_keeps_what_it_says(void **state) {
     o.min_p = 0.5f; /* 0.7788^2 = 0.61, 0.7788^3 = 0.47 */
     histogram(&o, counts, 20000);
     assert_int_equal(n_distinct(counts), 3);
+    o.top_p = 0.7f; /* of what min_p left: 0.42, 0.33 and 0.25 */
+    for (o.top_k = 0; o.top_k <= 10; o.top_k += 10) {
+        histogram(&o, counts, 20000);
+        assert_int_equal(n_distinct(counts), 2);
+    }
 }
 
 static void one_candidate_always_survives(void **state) {

@@ -21,6 +21,7 @@ void pn_kernels_fill_avx2(pn_kernels *table) {
     table->quantise = pn_quantise_avx2;
     table->matmul_codes = pn_matmul_codes_avx2;
     table->codes_to_f32 = pn_codes_to_f32_avx2;
+    table->join_split = pn_join_split_avx2;
     table->f16_to_f32 = pn_f16_to_f32_avx2;
     table->bf16_to_f32 = pn_bf16_to_f32_avx2;
     table->matmul_f32 = pn_matmul_f32_avx2;
