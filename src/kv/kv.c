@@ -98,14 +98,23 @@ static void store_key(const pn_kv *kv, const pn_kernels *kernels, const float *s
     }
 }
 
-void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, size_t position, const float *k,
+void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, int head, size_t position, const float *k,
                  const float *v) {
-    size_t dim = (size_t)kv->shape.head_dim, slot = position % PN_KV_BLOCK;
+    size_t slot = position % PN_KV_BLOCK;
     unsigned char *block = kv->blocks[position / PN_KV_BLOCK];
-    for (int head = 0; head < kv->shape.n_head_kv; head++) {
-        store_key(kv, kernels, k + (size_t)head * dim, block + run_offset(kv, layer, 0, head), slot);
-        store_value(kv, kernels, v + (size_t)head * dim, block + run_offset(kv, layer, 1, head), slot);
-    }
+    store_key(kv, kernels, k, block + run_offset(kv, layer, 0, head), slot);
+    store_value(kv, kernels, v, block + run_offset(kv, layer, 1, head), slot);
+}
+
+void pn_kv_expect_write(const pn_kv *kv, int layer, int head, size_t position) {
+    const size_t slot = position % PN_KV_BLOCK, dim = (size_t)kv->shape.head_dim, bytes = kv->element_bytes;
+    const unsigned char *block = kv->blocks[position / PN_KV_BLOCK];
+    const unsigned char *keys = block + run_offset(kv, layer, 0, head) + slot * bytes;
+    const unsigned char *value = block + run_offset(kv, layer, 1, head) + slot * dim * bytes;
+    for (size_t d = 0; d < dim; d++)
+        __builtin_prefetch(keys + d * PN_KV_BLOCK * bytes, 1);
+    for (size_t at = 0; at < dim * bytes; at += 64)
+        __builtin_prefetch(value + at, 1);
 }
 
 uint64_t pn_kv_bytes(const pn_kv *kv) {

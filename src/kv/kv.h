@@ -50,10 +50,13 @@ void pn_kv_truncate(pn_kv *kv, size_t n_tokens);
 const void *pn_kv_keys(const pn_kv *kv, int layer, int head, size_t block);
 const void *pn_kv_values(const pn_kv *kv, int layer, int head, size_t block);
 
-/* Stores k and v [n_head_kv, head_dim] of one reserved position. Does not move n_tokens: the forward pass
-   does, once all layers are written. Different positions may be written by different threads. */
-void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, size_t position, const float *k,
+/* Stores k and v [head_dim] of one head and reserved position. Does not move n_tokens: the forward pass does,
+   once all layers are written. Different heads and positions may be written by different threads. */
+void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, int head, size_t position, const float *k,
                  const float *v);
+/* Asks memory for what that will write. A key is spread over as many lines as it has elements, each of which
+   would be waited for alone. */
+void pn_kv_expect_write(const pn_kv *kv, int layer, int head, size_t position);
 
 /* Bytes held now. */
 uint64_t pn_kv_bytes(const pn_kv *kv);

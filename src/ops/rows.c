@@ -2,7 +2,7 @@
 /* Operations that treat every token by itself. */
 #include "ops/ops.h"
 
-/* With fewer tokens it would cost more to hand them over than to do them. */
+/* With fewer tokens, or heads of them, it would cost more to hand them over than to do them. */
 #define GRAIN 4
 
 static void for_tokens(const pn_ops *ops, pn_pool_fn fn, void *arg, size_t n_tok) {
@@ -59,22 +59,27 @@ static void rotate_heads(const struct rope *r, float *x, size_t n_head, const fl
     }
 }
 
-static void rope_rows(void *arg, size_t begin, size_t end, int worker) {
+/* A unit is a KV head of one token, with the query heads that share it. */
+static void rope_units(void *arg, size_t begin, size_t end, int worker) {
     (void)worker;
     const struct rope *r = arg;
     const pn_rope_job *job = r->job;
-    size_t n_head = (size_t)job->n_head, n_head_kv = (size_t)job->kv->shape.n_head_kv;
-    size_t dim = (size_t)job->kv->shape.head_dim;
-    for (size_t t = begin; t < end; t++) {
+    const size_t n_head = (size_t)job->n_head, n_head_kv = (size_t)job->kv->shape.n_head_kv;
+    const size_t dim = (size_t)job->kv->shape.head_dim, group = n_head / n_head_kv;
+    for (size_t unit = begin; unit < end && job->n_tok <= PN_FEW_TOKENS;
+         unit++) /* more fill lines together */
+        pn_kv_expect_write(job->kv, job->layer, (int)(unit % n_head_kv), job->position + unit / n_head_kv);
+    for (size_t unit = begin; unit < end; unit++) {
+        const size_t t = unit / n_head_kv, head = unit % n_head_kv;
         const float *cos_sin = job->cos_sin + t * (size_t)job->rope_dim;
-        float *k = job->k + t * n_head_kv * dim;
-        rotate_heads(r, job->q + t * n_head * dim, n_head, job->q_norm, cos_sin);
-        rotate_heads(r, k, n_head_kv, job->k_norm, cos_sin);
-        pn_kv_write(job->kv, r->kernels, job->layer, job->position + t, k, job->v + t * n_head_kv * dim);
+        float *k = job->k + unit * dim;
+        rotate_heads(r, job->q + (t * n_head + head * group) * dim, group, job->q_norm, cos_sin);
+        rotate_heads(r, k, 1, job->k_norm, cos_sin);
+        pn_kv_write(job->kv, r->kernels, job->layer, (int)head, job->position + t, k, job->v + unit * dim);
     }
 }
 
 void pn_ops_rope_and_store(const pn_ops *ops, const pn_rope_job *job) {
     struct rope r = {.kernels = ops->kernels, .job = job};
-    for_tokens(ops, rope_rows, &r, job->n_tok);
+    pn_ops_run(ops, rope_units, &r, job->n_tok * (size_t)job->kv->shape.n_head_kv, GRAIN);
 }

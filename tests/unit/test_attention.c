@@ -32,7 +32,8 @@ static pn_kv filled_cache(pn_kv_type type) {
     assert_int_equal(pn_kv_init(&kv, &shape, N_POS, NULL), PN_OK);
     assert_int_equal(pn_kv_reserve(&kv, N_POS, NULL), PN_OK);
     for (size_t p = 0; p < N_POS; p++)
-        pn_kv_write(&kv, pn_kernels_host(), LAYER, p, &keys[p][0][0], &values[p][0][0]);
+        for (int head = 0; head < N_HEAD_KV; head++)
+            pn_kv_write(&kv, pn_kernels_host(), LAYER, head, p, keys[p][head], values[p][head]);
     kv.n_tokens = N_POS;
     return kv;
 }
@@ -137,7 +138,9 @@ static void long_contexts_change_no_bit(void **state) {
     assert_int_equal(pn_kv_reserve(&kv, TO, NULL), PN_OK);
     make_inputs();
     for (size_t p = 0; p < TO; p++)
-        pn_kv_write(&kv, pn_kernels_host(), LAYER, p, &keys[p % N_POS][0][0], &values[p * 7 % N_POS][0][0]);
+        for (int head = 0; head < N_HEAD_KV; head++)
+            pn_kv_write(&kv, pn_kernels_host(), LAYER, head, p, keys[p % N_POS][head],
+                        values[p * 7 % N_POS][head]);
     kv.n_tokens = TO;
     static float q[TO][N_HEAD][DIM];
     for (size_t p = 0; p < TO; p++)
