@@ -342,7 +342,8 @@ PN_API pn_status pn_generate(pn_session *session, const int32_t *prompt, size_t 
 PN_API uint64_t pn_memory_available(void);
 
 /* Reads memory as decode does, several streams per thread, and gives the best of a few rounds in GB/s (1e9).
-   Takes about half a second and 256 MiB per call. n_threads 0: as for pn_model_open. */
+   Takes about half a second, and twice the memory of the last cache: 256 MiB at least, where so much is free.
+   A model that fits in that cache may decode faster. n_threads 0: as for pn_model_open. */
 PN_API pn_status pn_measure_bandwidth(int n_threads, double *gb_per_s, pn_error *err);
 
 /* The multiply-adds of a product with integer weights in this precision, out of registers alone: the best of

@@ -49,9 +49,8 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
     pn_session_options o;
     PN_TRY(complete_options(model, options, &o, err));
     pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o.kv_type);
-    uint64_t block_bytes, kv, scratch;
-    if (!pn_kv_block_bytes(&shape, &block_bytes) ||
-        !pn_mul_u64(block_bytes, ((uint64_t)o.n_ctx + PN_KV_BLOCK - 1) / PN_KV_BLOCK, &kv) ||
+    uint64_t kv, scratch;
+    if (!pn_kv_plan_bytes(&shape, (size_t)o.n_ctx, &kv) ||
         !pn_scratch_plan(model->decoder, o.precision, (size_t)o.n_chunk, pn_pool_threads(model->pool),
                          &scratch))
         return pn_fail(err, PN_ERR_LIMIT, "a context of %d tokens does not fit in 64 bits", o.n_ctx);

@@ -9,20 +9,38 @@ size_t pn_kv_element_bytes(pn_kv_type type) {
     return type == PN_KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-bool pn_kv_block_bytes(const pn_kv_shape *shape, uint64_t *out) {
+/* False when the shape overflows. */
+static bool block_bytes_of(const pn_kv_shape *shape, uint64_t *out) {
     uint64_t bytes = 2 * PN_KV_BLOCK * pn_kv_element_bytes(shape->type); /* keys and values */
     return pn_mul_u64(bytes, (uint64_t)shape->n_layer, &bytes) &&
            pn_mul_u64(bytes, (uint64_t)shape->n_head_kv, &bytes) &&
            pn_mul_u64(bytes, (uint64_t)shape->head_dim, out);
 }
 
+static size_t n_blocks_of(size_t n_tokens) {
+    return n_tokens / PN_KV_BLOCK + (n_tokens % PN_KV_BLOCK != 0);
+}
+
+bool pn_kv_plan_bytes(const pn_kv_shape *shape, size_t max_tokens, uint64_t *out) {
+    uint64_t block_bytes;
+    if (!block_bytes_of(shape, &block_bytes)) return false;
+    pn_block_plan plan = pn_block_plan_of(block_bytes, n_blocks_of(max_tokens));
+    return pn_block_plan_bytes(&plan, out);
+}
+
 pn_status pn_kv_init(pn_kv *kv, const pn_kv_shape *shape, size_t max_tokens, pn_error *err) {
-    pn_kv fresh = {.shape = *shape, .element_bytes = pn_kv_element_bytes(shape->type)};
-    if (!pn_kv_block_bytes(shape, &fresh.block_bytes))
+    pn_kv fresh = {.shape = *shape,
+                   .element_bytes = pn_kv_element_bytes(shape->type),
+                   .cap_blocks = n_blocks_of(max_tokens)};
+    uint64_t block_bytes;
+    if (!block_bytes_of(shape, &block_bytes))
         return pn_fail(err, PN_ERR_LIMIT, "the KV cache of this model does not fit in 64 bits");
-    fresh.cap_blocks = max_tokens / PN_KV_BLOCK + (max_tokens % PN_KV_BLOCK != 0);
+    PN_TRY(pn_block_pool_init(&fresh.pool, block_bytes, fresh.cap_blocks, err));
     fresh.blocks = pn_alloc(PN_MEM_KV, fresh.cap_blocks, sizeof *fresh.blocks);
-    if (!fresh.blocks) return pn_fail_memory(err, "KV block table", fresh.cap_blocks * sizeof *fresh.blocks);
+    if (!fresh.blocks) {
+        pn_block_pool_done(&fresh.pool);
+        return pn_fail_memory(err, "KV block table", fresh.cap_blocks * sizeof *fresh.blocks);
+    }
     *kv = fresh;
     return PN_OK;
 }
@@ -30,20 +48,25 @@ pn_status pn_kv_init(pn_kv *kv, const pn_kv_shape *shape, size_t max_tokens, pn_
 void pn_kv_done(pn_kv *kv) {
     pn_kv_truncate(kv, 0);
     pn_free(kv->blocks);
+    pn_block_pool_done(&kv->pool);
     *kv = (pn_kv){0};
 }
 
+static void shrink(pn_kv *kv, size_t n_blocks) {
+    while (kv->n_blocks > n_blocks)
+        pn_block_free(&kv->pool, kv->blocks[--kv->n_blocks]);
+}
+
 pn_status pn_kv_reserve(pn_kv *kv, size_t n_tokens, pn_error *err) {
-    size_t want = n_tokens / PN_KV_BLOCK + (n_tokens % PN_KV_BLOCK != 0), had = kv->n_blocks;
+    size_t want = n_blocks_of(n_tokens), had = kv->n_blocks;
     if (want > kv->cap_blocks)
         return pn_fail(err, PN_ERR_LIMIT, "%zu tokens do not fit the context of %zu", n_tokens,
                        kv->cap_blocks * PN_KV_BLOCK);
     while (kv->n_blocks < want) {
-        unsigned char *block = pn_alloc(PN_MEM_KV, 1, (size_t)kv->block_bytes);
+        unsigned char *block = pn_block_take(&kv->pool);
         if (!block) {
-            while (kv->n_blocks > had)
-                pn_free(kv->blocks[--kv->n_blocks]);
-            return pn_fail_memory(err, "KV cache block", kv->block_bytes);
+            shrink(kv, had);
+            return pn_fail_memory(err, "KV cache block", kv->pool.plan.block_bytes);
         }
         kv->blocks[kv->n_blocks++] = block;
     }
@@ -52,9 +75,7 @@ pn_status pn_kv_reserve(pn_kv *kv, size_t n_tokens, pn_error *err) {
 
 void pn_kv_truncate(pn_kv *kv, size_t n_tokens) {
     if (n_tokens < kv->n_tokens) kv->n_tokens = n_tokens;
-    size_t keep = kv->n_tokens / PN_KV_BLOCK + (kv->n_tokens % PN_KV_BLOCK != 0);
-    while (kv->n_blocks > keep)
-        pn_free(kv->blocks[--kv->n_blocks]);
+    shrink(kv, n_blocks_of(kv->n_tokens));
 }
 
 /* Byte offset, inside a block, of the run of keys of one layer and head; the values follow the keys of all
@@ -118,5 +139,5 @@ void pn_kv_expect_write(const pn_kv *kv, int layer, int head, size_t position) {
 }
 
 uint64_t pn_kv_bytes(const pn_kv *kv) {
-    return kv->block_bytes * kv->n_blocks;
+    return pn_block_pool_bytes(&kv->pool);
 }

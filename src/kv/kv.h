@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where keys and values live: blocks of PN_KV_BLOCK positions, allocated as the timeline grows.
+/* Where keys and values live: blocks of PN_KV_BLOCK positions, taken as the timeline grows.
 
    Invariants
    1. Position p lives in block p / PN_KV_BLOCK, slot p % PN_KV_BLOCK, in every layer.
@@ -12,6 +12,7 @@
 #define PN_KV_KV_H
 
 #include "kernels/kernels.h"
+#include "kv/blocks.h"
 
 #include "base/status.h"
 
@@ -25,16 +26,17 @@ typedef struct pn_kv_shape {
 typedef struct pn_kv {
     pn_kv_shape shape;
     size_t element_bytes;
-    uint64_t block_bytes;
-    unsigned char **blocks; /* [cap_blocks], the first n_blocks allocated */
+    pn_block_pool pool;
+    unsigned char **blocks; /* [cap_blocks], the first n_blocks taken from the pool */
     size_t n_blocks, cap_blocks;
     size_t n_tokens; /* positions that hold keys and values */
 } pn_kv;
 
 /* Bytes of one stored value. */
 size_t pn_kv_element_bytes(pn_kv_type type);
-/* Bytes of one block; false when the shape overflows. */
-bool pn_kv_block_bytes(const pn_kv_shape *shape, uint64_t *out);
+/* Bytes held by a cache with max_tokens positions, all of them used; false when they do not fit in 64 bits.
+ */
+bool pn_kv_plan_bytes(const pn_kv_shape *shape, size_t max_tokens, uint64_t *out);
 
 /* Empty cache for at most max_tokens. */
 pn_status pn_kv_init(pn_kv *kv, const pn_kv_shape *shape, size_t max_tokens, pn_error *err);
@@ -58,7 +60,7 @@ void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, int head, size
    would be waited for alone. */
 void pn_kv_expect_write(const pn_kv *kv, int layer, int head, size_t position);
 
-/* Bytes held now. */
+/* Bytes held now, those of free blocks in slabs among them. */
 uint64_t pn_kv_bytes(const pn_kv *kv);
 
 #endif

@@ -19,7 +19,8 @@ struct product {
     size_t a_stride, b_stride, out_stride; /* elements from row to row */
     size_t n_row, k, n;
     bool half, add;
-    /* To prefetch while multiplying: in step with the rows of b, or else `burst` bytes before every strip. */
+    /* As many bytes as b to prefetch while multiplying: in step with the rows of b, alternately from both
+       halves, since two streams come faster than one; or else `burst` bytes before every strip. */
     const char *ahead;
     size_t burst;
 };
@@ -75,10 +76,19 @@ PN_AVX2_INLINE void add_row(const struct product *p, size_t i, size_t n_row, siz
     }
 }
 
+/* The lines of p->ahead that belong to row i of a strip, from number `first` on: those with even numbers lie
+   in the first half. */
+PN_AVX2_INLINE void prefetch_row(const struct product *p, size_t first, size_t i, size_t row_bytes) {
+    const size_t half = b_bytes(p, p->k * p->n) / 2, n = (row_bytes + 63) / 64, every = 64 * n / row_bytes;
+    if (i % every != 0) return;
+    for (size_t line = first + i / every * n, end = line + n; line < end; line++)
+        prefetch(p->ahead + line % 2 * half + line / 2 * 64, 64);
+}
+
 /* n_row rows x n_vec vectors (constants) from column c on; a single vector may have n < 8 lanes. */
 PN_AVX2_INLINE void strip(const struct product *p, size_t n_row, size_t c, size_t n_vec, size_t n) {
-    const size_t k = p->k, row_bytes = b_bytes(p, 8 * n_vec);
-    const char *ahead = p->ahead && !p->burst ? p->ahead + b_bytes(p, c * k) : NULL;
+    const size_t k = p->k, row_bytes = b_bytes(p, 8 * n_vec), first_line = b_bytes(p, c * k) / 64;
+    const bool ahead = p->ahead && !p->burst;
     __m256 s[STRIP_TILES];
     for (size_t r = 0; r < n_row; r++) {
         for (size_t v = 0; v < n_vec; v++) {
@@ -87,7 +97,7 @@ PN_AVX2_INLINE void strip(const struct product *p, size_t n_row, size_t c, size_
         }
     }
     for (size_t i = 0; i < k; i++) {
-        if (ahead) prefetch(ahead + i * row_bytes, row_bytes);
+        if (ahead) prefetch_row(p, first_line, i, row_bytes);
         add_row(p, i, n_row, c, n_vec, n, s);
     }
     for (size_t r = 0; r < n_row; r++) {
