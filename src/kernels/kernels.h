@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inner loops, chosen once. PN_KERNEL_SLOTS is the one list: from it come the table, the check of every
-   variant against scalar (tests/unit/test_kernels.c) and the bench. Scalar fills the table first and is the
+   variant against scalar (tests/unit/test_kernels*.c) and the bench. Scalar fills the table first and is the
    specification; each instruction set that the feature mask allows then overrides what it does faster.
 
    Class of a slot:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/x86_avx512/avx512.h"
 
-/* Hides from the compiler what a vector holds: it would compute equal sums only once. */
+/* Hides from the compiler what a vector holds: it would compute equal sums only once, and make an addition of
+   the multiplication of ones. */
 PN_AVX512_INLINE __m512i hidden(__m512i x) {
     __asm__ volatile("" : "+v"(x));
     return x;
@@ -38,7 +39,7 @@ uint64_t pn_peak_codes_avx512(size_t n) {
 
 uint64_t pn_peak_f32_avx512(size_t n) {
     enum { N_ACC = 12, PER_INSTRUCTION = 16 };
-    const __m512 ones = _mm512_set1_ps(1.0f);
+    const __m512 ones = _mm512_castsi512_ps(hidden(_mm512_castps_si512(_mm512_set1_ps(1.0f))));
     __m512 acc[N_ACC];
     for (int i = 0; i < N_ACC; i++)
         acc[i] = _mm512_castsi512_ps(hidden(_mm512_setzero_si512()));
