@@ -177,12 +177,19 @@ static void add_rows(const struct tile *t, const struct work *w, const struct st
         w->kernels->attn_mix_f32(scores + keys.begin, n, values, n_key, t->dim, acc, next);
 }
 
+/* The keys that are read after a block: of the next one, or of the next head's first. */
+static const void *keys_after(const struct tile *t, int kv_head, size_t block) {
+    const pn_kv *kv = t->job->kv;
+    if (block + 1 < t->end) return pn_kv_keys(kv, t->job->layer, kv_head, block + 1);
+    return kv_head + 1 < kv->shape.n_head_kv ? pn_kv_keys(kv, t->job->layer, kv_head + 1, t->begin) : NULL;
+}
+
 static void add_block(const struct tile *t, const struct work *w, const struct state *s, int kv_head,
                       size_t block) {
     const pn_kv *kv = t->job->kv;
     const void *keys = pn_kv_keys(kv, t->job->layer, kv_head, block);
     const void *values = pn_kv_values(kv, t->job->layer, kv_head, block);
-    const void *next = block + 1 < t->end ? pn_kv_keys(kv, t->job->layer, kv_head, block + 1) : NULL;
+    const void *next = keys_after(t, kv_head, block);
     if (kv->shape.type == PN_KV_F16)
         w->kernels->attn_scores_f16(w->q, t->n_row, keys, t->dim, w->scores, values);
     else

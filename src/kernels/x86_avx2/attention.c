@@ -19,9 +19,10 @@ struct product {
     size_t a_stride, b_stride, out_stride; /* elements from row to row */
     size_t n_row, k, n;
     bool half, add;
-    /* As many bytes as b to prefetch while multiplying: in step with the rows of b, alternately from both
-       halves, since two streams come faster than one; or else `burst` bytes before every strip. */
+    /* To prefetch while multiplying, if not NULL: as many bytes as b in step with its rows, alternately from
+       both halves, since two streams come faster than one; or else `burst` bytes before every strip. */
     const char *ahead;
+    bool in_step;
     size_t burst;
 };
 
@@ -88,7 +89,6 @@ PN_AVX2_INLINE void prefetch_row(const struct product *p, size_t first, size_t i
 /* n_row rows x n_vec vectors (constants) from column c on; a single vector may have n < 8 lanes. */
 PN_AVX2_INLINE void strip(const struct product *p, size_t n_row, size_t c, size_t n_vec, size_t n) {
     const size_t k = p->k, row_bytes = b_bytes(p, 8 * n_vec), first_line = b_bytes(p, c * k) / 64;
-    const bool ahead = p->ahead && !p->burst;
     __m256 s[STRIP_TILES];
     for (size_t r = 0; r < n_row; r++) {
         for (size_t v = 0; v < n_vec; v++) {
@@ -97,7 +97,7 @@ PN_AVX2_INLINE void strip(const struct product *p, size_t n_row, size_t c, size_
         }
     }
     for (size_t i = 0; i < k; i++) {
-        if (ahead) prefetch_row(p, first_line, i, row_bytes);
+        if (p->in_step && p->ahead) prefetch_row(p, first_line, i, row_bytes);
         add_row(p, i, n_row, c, n_vec, n, s);
     }
     for (size_t r = 0; r < n_row; r++) {
@@ -120,7 +120,7 @@ PN_AVX2_INLINE void strip_row(const struct product *p, size_t n_row, size_t n_ve
 PN_AVX2_INLINE void strips(struct product p) {
     for (size_t n_strip = (p.n_row + STRIP_ROWS - 1) / STRIP_ROWS; n_strip > 0; n_strip--) {
         size_t rows = (p.n_row + n_strip - 1) / n_strip;
-        prefetch(p.ahead, p.burst);
+        if (!p.in_step) prefetch(p.ahead, p.burst);
         switch (rows) {
         case 1:
             strip_row(&p, 1, 8);
@@ -144,20 +144,31 @@ PN_AVX2_INLINE void strips(struct product p) {
         p.n_row -= rows;
         p.a += rows * p.a_stride;
         p.out += rows * p.out_stride;
-        p.ahead = p.burst ? p.ahead + p.burst : NULL;
+        p.ahead = p.in_step || p.burst == 0 ? NULL : p.ahead + p.burst;
     }
 }
 
+/* One function for each, so that what differs is constant in it. */
 static void strips_of_floats(const struct product *p) {
     struct product floats = *p;
     floats.half = false;
+    floats.in_step = true;
     strips(floats);
 }
 
 static void strips_of_halves(const struct product *p) {
     struct product halves = *p;
     halves.half = true;
+    halves.in_step = true;
     strips(halves);
+}
+
+static void strips_of_buffer(const struct product *p) {
+    struct product floats = *p;
+    floats.half = false;
+    floats.in_step = false;
+    floats.b_stride = CHUNK;
+    strips(floats);
 }
 
 /* At most CHUNK rows and columns. */
@@ -171,8 +182,7 @@ PN_AVX2_INLINE void many_rows(struct product p) {
     }
     if (p.ahead) p.burst = b_bytes(&p, p.k * p.n) / (p.n_row / STRIP_ROWS) / 64 * 64;
     p.b = (const char *)buffer;
-    p.b_stride = CHUNK;
-    strips_of_floats(&p);
+    strips_of_buffer(&p);
 }
 
 PN_AVX2_INLINE void multiply(const struct product *whole) {

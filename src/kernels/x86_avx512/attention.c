@@ -18,9 +18,10 @@ struct product {
     size_t a_stride, b_stride, out_stride; /* elements from row to row */
     size_t n_row, k, n;
     bool half, add;
-    /* As many bytes as b to prefetch while multiplying: in step with the rows of b, alternately from both
-       halves, since two streams come faster than one; or else `burst` bytes before every strip. */
+    /* To prefetch while multiplying, if not NULL: as many bytes as b in step with its rows, alternately from
+       both halves, since two streams come faster than one; or else `burst` bytes before every strip. */
     const char *ahead;
+    bool in_step;
     size_t burst;
 };
 
@@ -52,7 +53,6 @@ PN_AVX512_INLINE void prefetch_row(const struct product *p, size_t first, size_t
 PN_AVX512_INLINE void strip(const struct product *p, size_t n_row, size_t c, size_t n_vec, __mmask16 last) {
     const size_t k = p->k, a_stride = p->a_stride, row_bytes = b_bytes(p, 16 * n_vec),
                  first_line = b_bytes(p, c * k) / 64;
-    const bool ahead = p->ahead && !p->burst;
     const float *a = p->a;
     __m512 s[STRIP_ROWS * 4], w[4];
     for (size_t r = 0; r < n_row; r++) {
@@ -63,7 +63,7 @@ PN_AVX512_INLINE void strip(const struct product *p, size_t n_row, size_t c, siz
         }
     }
     for (size_t i = 0; i < k; i++) {
-        if (ahead) prefetch_row(p, first_line, i, row_bytes);
+        if (p->in_step && p->ahead) prefetch_row(p, first_line, i, row_bytes);
         for (size_t v = 0; v < n_vec; v++)
             w[v] = load_b(p, i, c + 16 * v, v + 1 < n_vec ? 0xffff : last);
         for (size_t r = 0; r < n_row; r++) {
@@ -94,7 +94,7 @@ PN_AVX512_INLINE void strip_row(const struct product *p, size_t n_row) {
 PN_AVX512_INLINE void strips(struct product p) {
     for (size_t n_strip = (p.n_row + STRIP_ROWS - 1) / STRIP_ROWS; n_strip > 0; n_strip--) {
         size_t rows = (p.n_row + n_strip - 1) / n_strip;
-        prefetch(p.ahead, p.burst);
+        if (!p.in_step) prefetch(p.ahead, p.burst);
         switch (rows) {
         case 1:
             strip_row(&p, 1);
@@ -118,20 +118,31 @@ PN_AVX512_INLINE void strips(struct product p) {
         p.n_row -= rows;
         p.a += rows * p.a_stride;
         p.out += rows * p.out_stride;
-        p.ahead = p.burst ? p.ahead + p.burst : NULL;
+        p.ahead = p.in_step || p.burst == 0 ? NULL : p.ahead + p.burst;
     }
 }
 
+/* One function for each, so that what differs is constant in it. */
 static void strips_of_floats(const struct product *p) {
     struct product floats = *p;
     floats.half = false;
+    floats.in_step = true;
     strips(floats);
 }
 
 static void strips_of_halves(const struct product *p) {
     struct product halves = *p;
     halves.half = true;
+    halves.in_step = true;
     strips(halves);
+}
+
+static void strips_of_buffer(const struct product *p) {
+    struct product floats = *p;
+    floats.half = false;
+    floats.in_step = false;
+    floats.b_stride = CHUNK;
+    strips(floats);
 }
 
 /* At most CHUNK rows and columns. */
@@ -145,8 +156,7 @@ PN_AVX512_INLINE void many_rows(struct product p) {
     }
     if (p.ahead) p.burst = b_bytes(&p, p.k * p.n) / (p.n_row / STRIP_ROWS) / 64 * 64;
     p.b = (const char *)buffer;
-    p.b_stride = CHUNK;
-    strips_of_floats(&p);
+    strips_of_buffer(&p);
 }
 
 PN_AVX512_INLINE void multiply(const struct product *whole) {
