@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define LEAST_BYTES   ((size_t)64 << 20)
-#define BYTES_PER_RUN ((size_t)3 << 30) /* in all rounds over one number of streams */
+#define BYTES_PER_RUN ((size_t)1 << 30) /* in all rounds over one number of streams */
 #define UNIT          ((size_t)4096)
 
 struct reading {
@@ -52,7 +52,7 @@ pn_status pn_measure_bandwidth(int n_threads, double *gb_per_s, pn_error *err) {
     static const int streams[] = {1, 2, 4, 8};
     pn_pool *pool;
     PN_TRY(pn_pool_create(n_threads, &pool, err));
-    const size_t bytes = bytes_to_read(), n_rounds = BYTES_PER_RUN / bytes + 2;
+    const size_t bytes = bytes_to_read(), n_rounds = BYTES_PER_RUN / bytes + 1;
     struct reading r = {.kernels = pn_kernels_host(), .data = pn_pages_alloc(PN_MEM_SCRATCH, bytes)};
     if (!r.data) {
         pn_pool_free(pool);

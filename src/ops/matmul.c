@@ -231,6 +231,6 @@ void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, 
         m.inputs.n_step = n_col / PN_STEP;
     }
     m.x = pn_matmul_make_rows(ops, input, n_col, n_tok, integers ? &m.inputs : NULL, floats);
-    pn_profile_lap(ops->profile, op_of(input));
+    if (integers || input->norm || input->up) pn_profile_lap(ops->profile, op_of(input));
     pn_ops_run(ops, do_lines, &m, lines, n_tok <= PN_FEW_TOKENS ? GRAIN : 1);
 }
