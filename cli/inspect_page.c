@@ -94,9 +94,9 @@ static void print_types(const json_t *root) {
     char weights[TERM_BYTES_MAX], bytes[TERM_BYTES_MAX];
     size_t i;
     print_heading("tensors");
-    printf("  %-10s %8s %10s %12s\n", "type", "number", "weights", "bytes");
+    printf("  %-18s %8s %10s %12s\n", "type", "number", "weights", "bytes");
     json_array_foreach(json_object_get(tensors, "by_type"), i, entry) {
-        printf("  %-10s %8llu %10s %12s\n", text(entry, "type"), (unsigned long long)number(entry, "n"),
+        printf("  %-18s %8llu %10s %12s\n", text(entry, "type"), (unsigned long long)number(entry, "n"),
                short_count(number(entry, "weights"), weights), term_bytes(number(entry, "bytes"), bytes));
     }
     printf("  %.2f bits per weight over all\n",

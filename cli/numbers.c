@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "numbers.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -43,6 +45,19 @@ bool number_float(const char *text, size_t len, double min, double max, float *o
     double value = strtod(copy, &end);
     if (*end != '\0' || !(value >= min && value <= max)) return false;
     *out = (float)value;
+    return true;
+}
+
+bool number_bytes(const char *text, uint64_t *out) {
+    static const char units[] = "KMGT";
+    char copy[TEXT_MAX], *end;
+    size_t len = strlen(text);
+    const char *unit = len > 0 ? strchr(units, toupper((unsigned char)text[len - 1])) : NULL;
+    double scale = unit ? ldexp(1, 10 * (int)(unit - units + 1)) : 1;
+    if (!copy_number(text, unit ? len - 1 : len, ".0123456789", copy)) return false;
+    double value = strtod(copy, &end) * scale;
+    if (*end != '\0' || !(value < 0x1p63)) return false;
+    *out = (uint64_t)value;
     return true;
 }
 

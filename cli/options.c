@@ -21,9 +21,14 @@ static bool takes_value(const cli_option *option) {
     return option->placeholder != NULL;
 }
 
+/* A heading of the help page has a name too. */
+static bool is_option(const cli_option *o) {
+    return o->kind != CLI_GROUP;
+}
+
 static const cli_option *find_long(const cli_command *command, const char *name, size_t len) {
     for (const cli_option *o = command->options; o->kind != CLI_END; o++) {
-        if (o->name != NULL && strlen(o->name) == len && memcmp(o->name, name, len) == 0) return o;
+        if (is_option(o) && strlen(o->name) == len && memcmp(o->name, name, len) == 0) return o;
     }
     return NULL;
 }
@@ -92,6 +97,8 @@ static bool store(const cli_option *option, char *args, const char *value) {
         return number_int(value, strlen(value), (int)option->min, (int)option->max, field);
     case CLI_FLOAT:
         return number_float(value, strlen(value), option->min, option->max, field);
+    case CLI_BYTES:
+        return number_bytes(value, field);
     case CLI_TEXT:
         *(const char **)field = value;
         return true;
@@ -119,6 +126,7 @@ static bool store(const cli_option *option, char *args, const char *value) {
 static void report_value(const cli_option *option, const char *value) {
     static const char *const expected[] = {
         [CLI_SEED] = "a whole number from 0 to 18446744073709551615",
+        [CLI_BYTES] = "a size such as 900M or 1.2G",
         [CLI_TIME] = "2026-01-02, 2026-01-02T03:04:05 or Unix seconds",
         [CLI_BIASES] = "ID=BIAS[,ID=BIAS...] with whole ids and biases up to 10000 (-inf bans)",
     };
@@ -140,7 +148,7 @@ static cli_parse report_unknown(const parser *p, const char *given, size_t len) 
     cli_nearest nearest = {.given = shown + strspn(shown, "-")};
     cli_nearest_offer(&nearest, "help");
     for (const cli_option *o = p->command->options; o->kind != CLI_END; o++) {
-        if (o->name != NULL) cli_nearest_offer(&nearest, o->name);
+        if (is_option(o)) cli_nearest_offer(&nearest, o->name);
     }
     if (nearest.best != NULL)
         cli_error(CLI_USAGE, "%s: unknown option %s; did you mean --%s?", p->command->name, shown,

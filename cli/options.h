@@ -20,6 +20,7 @@ typedef enum cli_kind {
     CLI_OFF,     /* bool, set to false */
     CLI_INT,     /* int in [min, max] */
     CLI_FLOAT,   /* float in [min, max] */
+    CLI_BYTES,   /* uint64_t, a size such as 900M or 1.2G (powers of 1024) */
     CLI_TEXT,    /* const char * */
     CLI_CHOICE,  /* int, the index in the placeholder's "a|b|c" */
     CLI_SEED,    /* cli_seed */

@@ -11,6 +11,7 @@
 
 #define PROGRESS_DELAY_SECONDS  0.5
 #define PROGRESS_PERIOD_SECONDS 0.1
+#define PROGRESS_LEFT_SECONDS   2 /* before that the time left is a guess */
 
 bool term_is_tty(FILE *file) {
     return isatty(fileno(file)) == 1;
@@ -166,6 +167,18 @@ void term_progress_begin(term_progress *progress, const char *label) {
     *progress = (term_progress){.label = label, .started = cli_now()};
 }
 
+/* By the time that this share of the work took. */
+static void print_time_left(double elapsed, double share) {
+    double left = share > 0 ? elapsed * (1 - share) / share : 0;
+    if (elapsed < PROGRESS_LEFT_SECONDS || left < 0.5) return;
+    if (left < 100)
+        fprintf(stderr, ", %.0f s left", left);
+    else if (left < 100 * 60)
+        fprintf(stderr, ", %.0f min left", left / 60);
+    else
+        fprintf(stderr, ", %.1f h left", left / 3600);
+}
+
 void term_progress_update(term_progress *progress, size_t n_done, size_t n_total) {
     double now = cli_now();
     if (n_total == 0 || now - progress->started < PROGRESS_DELAY_SECONDS ||
@@ -175,6 +188,8 @@ void term_progress_update(term_progress *progress, size_t n_done, size_t n_total
     fprintf(stderr, "\r%s %3.0f%% ", progress->label, share * 100);
     term_print_bar(stderr, share, 24);
     fprintf(stderr, " %zu/%zu", n_done, n_total);
+    print_time_left(now - progress->started, share);
+    fputs("\033[K", stderr); /* what a longer line before left */
     fflush(stderr);
     progress->drawn = now;
     progress->visible = true;

@@ -233,6 +233,12 @@ PN_API pn_status pn_session_sync(pn_session *session, const int32_t *tokens, siz
  */
 PN_API const float *pn_session_logits(pn_session *session);
 
+/* Logits [n, n_vocab] after each of the tokens first .. first + n of the timeline. Only the tokens of the
+   last chunk that was computed have them (n_chunk of the options): who wants those of a whole text syncs to
+   longer and longer beginnings of it, a chunk at a time. PN_ERR_ARGUMENT for others. */
+PN_API pn_status pn_session_logits_at(pn_session *session, size_t first, size_t n, float *logits,
+                                      pn_error *err);
+
 /* Makes the running sync or generate of this session stop at the next layer; when none runs, the next one.
    Exactly one call takes a cancel, even one that it came too late to shorten. Async-signal-safe, and the one
    function that other threads may call while a session is used. */
@@ -263,6 +269,121 @@ PN_API const pn_operation *pn_session_operations(const pn_session *session, size
    was. progress counts tensors. PN_ERR_IO, PN_ERR_FORMAT, PN_ERR_MEMORY. */
 PN_API pn_status pn_pack_file(const char *in_path, const char *out_path, pn_progress_fn progress, void *user,
                               pn_error *err);
+
+/* What weights become (the modes of NNCF's compress_weights): integers of 4 or 8 bits, around zero, or from
+   an offset of their own. Activations keep their precision. */
+typedef enum pn_weight_mode {
+    PN_WEIGHTS_INT4_ASYM,
+    PN_WEIGHTS_INT4_SYM,
+    PN_WEIGHTS_INT8_ASYM,
+    PN_WEIGHTS_INT8_SYM
+} pn_weight_mode;
+/* What matrices become that are not to have 4 bits. */
+typedef enum pn_backup_mode { PN_BACKUP_INT8_ASYM, PN_BACKUP_INT8_SYM, PN_BACKUP_NONE } pn_backup_mode;
+/* Where the group size does not divide a row: the next smaller one that does, the matrix left as it is, or
+   PN_ERR_ARGUMENT. */
+typedef enum pn_group_fallback { PN_GROUP_ADJUST, PN_GROUP_IGNORE, PN_GROUP_ERROR } pn_group_fallback;
+
+typedef struct pn_compress_options {
+    pn_weight_mode mode;
+    int group_size; /* weights that share a scale in 4 bits: 32, 64, 128, or -1: all of a row, as always in
+                       8 bits */
+    pn_group_fallback fallback;
+    double ratio;          /* [0, 1] share of the layers' weights in 4 bits; the others by `backup` */
+    uint64_t target_bytes; /* instead of ratio, 0: none: of all tensors together */
+    double target_bits;    /* the same, as bits per weight */
+    pn_backup_mode backup;
+    bool all_layers;           /* embedding and output head count among the layers; else they are backed up */
+    const char *const *ignore; /* [n_ignore] names of tensors to leave as they are, with * and ? */
+    size_t n_ignore;
+    const char *calibration; /* [calibration_len] text that shows what the model reads; NULL: none */
+    size_t calibration_len;
+    int calibration_sequences, calibration_tokens; /* how many pieces of it are read, and tokens of each */
+    int n_threads;                                 /* 0: as for pn_model_open */
+} pn_compress_options;
+/* INT4_ASYM, groups of 128, adjusted, ratio 0.9, backup INT8_ASYM, no calibration; 128 sequences of 256
+   tokens where there is. */
+PN_API pn_compress_options pn_compress_options_default(void);
+
+typedef struct pn_compressed_tensor {
+    const char *name, *type_before, *type_after;
+    const char *why; /* it became that; NULL for a vector */
+    uint64_t n_weights, bytes_before, bytes_after;
+    double error;        /* squared length of what rounding lost over that of the tensor */
+    double output_error; /* the same of the tensor's outputs, with calibration */
+} pn_compressed_tensor;
+
+typedef struct pn_compress_result {
+    pn_compressed_tensor *tensors; /* [n_tensors] in the file's order */
+    size_t n_tensors;
+    uint64_t bytes_before, bytes_after; /* of all tensors */
+    double ratio;                       /* share of the layers' weights in 4 bits that was reached */
+    double seconds;
+    void *memory; /* behind all of it */
+} pn_compress_result;
+PN_API void pn_compress_result_free(pn_compress_result *result);
+
+/* Writes the model of float weights at in_path to out_path with its matrices in integers, laid out to be
+   mapped and run as they lie. What was done is in the file too, under the keys "postern.compression.*". Which
+   layers get 8 bits: those where that saves the most error of the weights. In memory it needs what the
+   largest matrix takes. options may be NULL; *result is filled in on success, progress counts weights in
+   millions. PN_ERR_UNSUPPORTED: weights that are integers already; PN_ERR_NUMERIC: a weight that is no
+   number; PN_ERR_IO, PN_ERR_FORMAT, PN_ERR_MEMORY, PN_ERR_ARGUMENT; out_path is then as it was. */
+PN_API pn_status pn_compress_weights(const char *in_path, const char *out_path,
+                                     const pn_compress_options *options, pn_progress_fn progress, void *user,
+                                     pn_compress_result *result, pn_error *err);
+
+/* ---- quality
+ * --------------------------------------------------------------------------------------------------- */
+
+/* A mean and its standard error, as if the positions were independent. */
+typedef struct pn_estimate {
+    double value, error;
+} pn_estimate;
+
+typedef struct pn_perplexity_options {
+    int n_ctx;                  /* tokens of a chunk, 8 or more; 0: those of the reference, or 512 */
+    size_t n_chunks;            /* at most so many; 0: those of the reference, or all that the text has */
+    pn_model *base;             /* compare with this model, on the same vocabulary; NULL: with none */
+    const char *reference;      /* or with what was saved of one; NULL: nothing */
+    const char *save_reference; /* write what the model says here, to compare others with it; NULL: do not */
+    pn_kv_type kv_type;
+    pn_precision precision;  /* of the model, and of the base */
+    pn_progress_fn progress; /* counts tokens; may be NULL */
+    void *user;
+} pn_perplexity_options;
+
+typedef struct pn_perplexity_result {
+    int n_ctx;
+    size_t n_chunks, n_scored; /* positions, of all chunks */
+    pn_estimate ppl;
+    /* The rest is 0 without a base or its reference. */
+    pn_estimate base_ppl;
+    pn_estimate ppl_ratio; /* ppl / base_ppl; its error is that of the pairs, so it is far smaller */
+    pn_estimate kl;        /* divergence of the model from its base (Kullback-Leibler), mean of all positions
+                              in nats; with a reference estimated, without bias */
+    double kl_p99, kl_max; /* of positions: all but a hundredth are below, the greatest */
+    pn_estimate same_top;  /* share of positions where both find the same token the most probable */
+    pn_precision base_precision;
+    char base_name[128];
+} pn_perplexity_result;
+
+/* How well a model predicts a text, and how near it is to its base. The text is tokenised as plain text and
+   cut into chunks of n_ctx tokens, of which the first becomes BOS where the model wants one; what is left
+   over is not used. Each token of a chunk's second half is predicted from all of the chunk before it: the
+   positions n_ctx / 2 to n_ctx - 2 are scored. Perplexity is e to the mean of -log(probability) in nats.
+   These are the conventions of llama.cpp.
+
+   A reference is a file of some 300 bytes per scored position: the log-probability of the text's token, the
+   32 most probable tokens with theirs, and 16 drawn from all others. It belongs to one vocabulary, text and
+   n_ctx, and appears when it is whole.
+
+   options may be NULL. PN_ERR_ARGUMENT: a text too short for a chunk, a chunk too long for the model, another
+   vocabulary, or a reference of something else; PN_ERR_NUMERIC: a logit is no number; and what opening
+   sessions, reading and writing files give. */
+PN_API pn_status pn_perplexity(pn_model *model, const char *text, size_t len,
+                               const pn_perplexity_options *options, pn_perplexity_result *out,
+                               pn_error *err);
 
 /* ---- generation
  * ------------------------------------------------------------------------------------------------ */

@@ -25,7 +25,7 @@ LAYERS = (
     {"ops"},
     {"model"},
     {"engine"},
-    {"advise"},
+    {"advise", "compress", "eval"},
 )
 LAYER_OF = {module: level for level, modules in enumerate(LAYERS) for module in modules}
 

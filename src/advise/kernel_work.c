@@ -21,10 +21,15 @@ static size_t floats(const pn_work_shape *s) {
                     greatest(attention, PN_FEW_PANELS * PN_FEW_TOKENS * PN_PANEL_ROWS));
 }
 
+/* With groups of 128 columns where a format leaves that open, as weights are mostly compressed. */
+static pn_panel_shape panel_shape(const pn_work_shape *s) {
+    return (pn_panel_shape){s->n_col, 128};
+}
+
 static size_t packed_bytes(const pn_work_shape *s) {
     size_t bytes = 0;
     for (int format = 0; format < PN_PANEL_CODED_COUNT; format++)
-        bytes = greatest(bytes, PN_FEW_PANELS * pn_panel_bytes((pn_panel_kind)format, s->n_col));
+        bytes = greatest(bytes, PN_FEW_PANELS * pn_panel_bytes((pn_panel_kind)format, panel_shape(s)));
     return bytes;
 }
 
@@ -78,7 +83,7 @@ pn_status pn_operands_create(pn_operands *o, const pn_kernels *kernels, const pn
     o->codes = (pn_codes){
         .codes = (int8_t *)at[6], .scale = (float *)(void *)at[7], .offset = (float *)(void *)at[8]};
     fill(o, n);
-    kernels->expand[PN_PANEL_Q4_1](o->packed, s->n_col, &o->codes);
+    kernels->expand[PN_PANEL_Q4_1](o->packed, panel_shape(s), &o->codes);
     if (n_plane) kernels->quantise(o->x, 0, s->n_tok, &o->inputs);
     return PN_OK;
 }
@@ -123,7 +128,8 @@ static pn_work call_codes_to_f32(const pn_operands *o) {
 
 /* From the first two of the panels into the third. */
 static pn_work call_join_split(const pn_operands *o) {
-    size_t n_col = o->shape->n_col, steps = n_col / PN_STEP, whole = pn_panel_bytes(PN_PANEL_Q8_0, n_col);
+    size_t n_col = o->shape->n_col, steps = n_col / PN_STEP,
+           whole = pn_panel_bytes(PN_PANEL_Q8_0, panel_shape(o->shape));
     o->kernels->join_split(o->packed, o->packed + steps * PN_SPLIT_HIGH_BYTES, n_col, o->packed + 2 * whole);
     return moved(steps * (PN_SPLIT_HIGH_BYTES + PN_SPLIT_LOW_BYTES) + whole);
 }
@@ -258,20 +264,20 @@ static pn_work call_peak_f32(const pn_operands *o) {
 }
 
 pn_work pn_call_few(const pn_operands *o, pn_panel_kind format, size_t n_tok) {
-    size_t n_col = o->shape->n_col, bytes = pn_panel_bytes(format, n_col);
+    size_t n_col = o->shape->n_col, bytes = pn_panel_bytes(format, panel_shape(o->shape));
     const uint8_t *panels[PN_FEW_PANELS];
     if (o->inputs.n_plane == 0) return (pn_work){0};
     for (size_t p = 0; p < PN_FEW_PANELS; p++)
         panels[p] = o->packed + p * bytes;
-    o->kernels->few[format](panels, PN_FEW_PANELS, n_col, &o->inputs, 0, n_tok, o->z);
+    o->kernels->few[format](panels, PN_FEW_PANELS, panel_shape(o->shape), &o->inputs, 0, n_tok, o->z);
     /* Made to keep up with memory, so it is bytes that count. */
     return (pn_work){.macs = PN_FEW_PANELS * PN_PANEL_ROWS * n_col * n_tok, .bytes = PN_FEW_PANELS * bytes};
 }
 
 pn_work pn_call_expand(const pn_operands *o, pn_panel_kind format) {
     pn_codes codes = o->codes;
-    o->kernels->expand[format](o->packed, o->shape->n_col, &codes);
-    return moved(pn_panel_bytes(format, o->shape->n_col) + PN_PANEL_ROWS * o->shape->n_col);
+    o->kernels->expand[format](o->packed, panel_shape(o->shape), &codes);
+    return moved(pn_panel_bytes(format, panel_shape(o->shape)) + PN_PANEL_ROWS * o->shape->n_col);
 }
 
 /* ---- the list ---- */

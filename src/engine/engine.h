@@ -72,6 +72,7 @@ struct pn_session {
     size_t logits_row;   /* the rows before it are after the tokens before it */
     bool logits_valid;   /* false for an empty timeline, and while it grows */
     bool logits_partial; /* only the greatest are those of the model (pn_logits) */
+    size_t pass_first;   /* position of the first token of the last pass; SIZE_MAX: it was cancelled */
     pn_lookup_mode lookup_mode;
     pn_lookup *lookup; /* NULL when the mode is off */
     struct pn_sampler *sampler;

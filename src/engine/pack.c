@@ -30,13 +30,13 @@ static void describe(const pn_gguf *in, pn_gguf_writer *out) {
     if (!pn_gguf_find_key(in, "postern.layout")) pn_gguf_write_str(out, "postern.layout", "R16");
     for (size_t i = 0; i < pn_gguf_n_tensors(in); i++) {
         const pn_gguf_tensor *t = pn_gguf_tensor_at(in, i);
-        uint32_t type = is_packable(t) ? pn_panel_type(kind_of(in, t))->id : t->type;
+        uint32_t type = is_packable(t) ? pn_panel_type(kind_of(in, t), 0)->id : t->type;
         pn_gguf_write_tensor(out, t->name, type, t->n_dims, t->dims);
     }
 }
 
 /* Whole, since a split matrix cannot be written panel by panel. */
-static pn_status write_matrix(const pn_gguf_tensor *t, pn_panel_kind kind, pn_gguf_writer *out,
+static pn_status write_matrix(const pn_gguf_tensor *t, size_t i, pn_panel_kind kind, pn_gguf_writer *out,
                               pn_error *err) {
     uint64_t bytes = 0;
     uint8_t *packed = NULL;
@@ -46,7 +46,7 @@ static pn_status write_matrix(const pn_gguf_tensor *t, pn_panel_kind kind, pn_gg
     for (size_t panel = 0; panel * PN_PANEL_ROWS < t->dims[1]; panel++)
         pn_pack_panel(pn_qtype_find(t->type), kind, t->data, (size_t)t->dims[1], (size_t)t->dims[0], panel,
                       packed);
-    pn_gguf_write_bytes(out, packed, (size_t)bytes);
+    pn_gguf_write_data(out, i, packed);
     pn_pages_free(PN_MEM_SCRATCH, packed, (size_t)bytes);
     return PN_OK;
 }
@@ -57,9 +57,9 @@ static pn_status write_tensors(const pn_gguf *in, pn_gguf_writer *out, pn_progre
     for (size_t i = 0; i < n; i++) {
         const pn_gguf_tensor *t = pn_gguf_tensor_at(in, i);
         if (is_packable(t))
-            PN_TRY(write_matrix(t, kind_of(in, t), out, err));
+            PN_TRY(write_matrix(t, i, kind_of(in, t), out, err));
         else
-            pn_gguf_write_bytes(out, t->data, (size_t)t->n_bytes);
+            pn_gguf_write_data(out, i, t->data);
         if (progress) progress(user, i + 1, n);
     }
     return PN_OK;

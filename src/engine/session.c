@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One timeline. Invariants between calls: tokens[0 .. kv.n_tokens) are the timeline and the cache holds the
-   keys and values of just these; logits_valid means that logits are those after the last of them. */
+   keys and values of just these; logits_valid means that logits are those after the last of them. The last
+   pass computed the tokens from pass_first on, of which some may have been taken back. */
 #include "engine/engine.h"
 
 #include <string.h>
@@ -84,6 +85,7 @@ pn_status pn_session_create(pn_model *model, const pn_session_options *options, 
     s->n_ctx = (size_t)o.n_ctx;
     s->precision = o.precision;
     s->lookup_mode = o.lookup;
+    s->pass_first = SIZE_MAX;
     atomic_init(&s->cancelled, false);
     pn_status status = allocate(s, &o, err);
     if (status != PN_OK) {
@@ -142,6 +144,20 @@ const float *pn_session_logits(pn_session *s) {
     return row;
 }
 
+pn_status pn_session_logits_at(pn_session *s, size_t first, size_t n, float *logits, pn_error *err) {
+    if (n == 0) return PN_OK;
+    if (first < s->pass_first || first >= s->kv.n_tokens || n > s->kv.n_tokens - first)
+        return pn_fail(err, PN_ERR_ARGUMENT,
+                       "logits after %zu tokens from %zu on were asked for: only the last chunk has them, "
+                       "which is tokens %zu to %zu of the timeline",
+                       n, first, s->pass_first < s->kv.n_tokens ? s->pass_first : s->kv.n_tokens,
+                       s->kv.n_tokens);
+    pn_session_logits(s); /* completes them while the head's input is there */
+    pn_forward f = forward_of(s);
+    pn_decoder_logits(&f, first - s->pass_first, n, logits);
+    return PN_OK;
+}
+
 void pn_session_cancel(pn_session *s) {
     atomic_store(&s->cancelled, true);
 }
@@ -156,7 +172,9 @@ static pn_status forward(pn_session *s, size_t n, size_t n_logits, pn_top top, p
     pn_forward f = forward_of(s);
     pn_logits wanted = {.logits = s->logits, .n = n_logits, .top = top};
     s->logits_valid = false;
+    s->pass_first = s->kv.n_tokens;
     if (!pn_decoder_forward(&f, s->tokens + s->kv.n_tokens, n, &wanted)) {
+        s->pass_first = SIZE_MAX;
         pn_session_take_cancel(s);
         return pn_fail(err, PN_ERR_CANCELLED, "cancelled after %zu tokens", s->kv.n_tokens);
     }

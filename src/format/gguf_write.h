@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes GGUF v3: keys and tensor descriptions first, then the tensors' bytes in the same order, as a stream.
-   The file gets its name only when it is whole: until then it is PATH.XXXXXX.partial beside it.
+   The file gets its name only when it is whole (base/new_file.h).
 
    Usage: create, add keys and tensors, then for each tensor in order its bytes by any number of
    pn_gguf_write_bytes, then finish. Failures stick: bytes may be written blindly and finish asked. */
@@ -20,12 +20,17 @@ void pn_gguf_writer_free(pn_gguf_writer *w);
 void pn_gguf_write_key(pn_gguf_writer *w, const pn_gguf_value *value);
 void pn_gguf_write_u32(pn_gguf_writer *w, const char *key, uint32_t value);
 void pn_gguf_write_str(pn_gguf_writer *w, const char *key, const char *value);
+/* A string whose text is known only when the tensors are written: n bytes are kept for it, spaces until
+   pn_gguf_fill_text. Once per file. */
+void pn_gguf_reserve_text(pn_gguf_writer *w, const char *key, size_t n);
+/* Puts the text into its place; spaces follow. It must fit. Before finish. */
+void pn_gguf_fill_text(pn_gguf_writer *w, const char *text, size_t len);
 /* A tensor of a type that pn_qtype_find knows; its bytes follow from type and dims. */
 void pn_gguf_write_tensor(pn_gguf_writer *w, pn_str name, uint32_t type, uint32_t n_dims,
                           const uint64_t dims[PN_GGUF_MAX_DIMS]);
 
-/* The next bytes of the tensor at hand; when it is full, the next one's begin. */
-void pn_gguf_write_bytes(pn_gguf_writer *w, const void *bytes, size_t n);
+/* All bytes of tensor i, counted from 0 in the order of their descriptions. */
+void pn_gguf_write_data(pn_gguf_writer *w, size_t i, const void *bytes);
 
 /* Flushes to the disk and gives the file its name, replacing what had it. */
 pn_status pn_gguf_writer_finish(pn_gguf_writer *w, pn_error *err);

@@ -37,9 +37,9 @@ PN_KERNEL_SLOTS(PN_KERNEL_DECLARE)
 #undef PN_KERNEL_DECLARE
 
 #define PN_PANEL_OF_ISA(isa, name)                                                                           \
-    void pn_few_##name##_##isa(const uint8_t *const *panels, size_t n_panel, size_t n_col,                   \
+    void pn_few_##name##_##isa(const uint8_t *const *panels, size_t n_panel, pn_panel_shape shape,           \
                                const pn_inputs *inputs, size_t first, size_t n_tok, float *out);             \
-    void pn_expand_##name##_##isa(const uint8_t *panel, size_t n_col, pn_codes *w);
+    void pn_expand_##name##_##isa(const uint8_t *panel, pn_panel_shape shape, pn_codes *w);
 #define PN_PANEL(name, ...) PN_FOR_ISAS(PN_PANEL_OF_ISA, name)
 #include "quant/panels.inc"
 #undef PN_PANEL

@@ -132,14 +132,14 @@ typedef struct pn_codes {
     X(peak_codes, EXACT, uint64_t, (size_t n))                                                               \
     X(peak_f32, EXACT, uint64_t, (size_t n))
 
-/* Multiplies n_panel <= PN_FEW_PANELS packed panels of n_col columns with tokens first .. first + n_tok,
-   n_tok
-   <= PN_FEW_TOKENS: out [n_panel][n_tok][16], computed as matmul_codes does. EXACT. The panels are read in
-   step, so that memory sees that many linear streams. */
-typedef void (*pn_few_fn)(const uint8_t *const *panels, size_t n_panel, size_t n_col, const pn_inputs *inputs,
-                          size_t first, size_t n_tok, float *out);
-/* Unpacks a panel of n_col columns into w, whose arrays are large enough; sets all other members. EXACT. */
-typedef void (*pn_expand_fn)(const uint8_t *panel, size_t n_col, pn_codes *w);
+/* Multiplies n_panel <= PN_FEW_PANELS packed panels with tokens first .. first + n_tok, n_tok <=
+   PN_FEW_TOKENS: out [n_panel][n_tok][16], computed as matmul_codes does. EXACT. The panels are read in step,
+   so that memory sees that many linear streams. */
+typedef void (*pn_few_fn)(const uint8_t *const *panels, size_t n_panel, pn_panel_shape shape,
+                          const pn_inputs *inputs, size_t first, size_t n_tok, float *out);
+/* Unpacks a panel into w, whose arrays are large enough; sets all other members. A scale that more than a
+   step shares is repeated for every step. EXACT. */
+typedef void (*pn_expand_fn)(const uint8_t *panel, pn_panel_shape shape, pn_codes *w);
 
 typedef struct pn_kernels {
 #define PN_KERNEL_FIELD(slot, class, ret, params) ret(*slot) params;

@@ -108,7 +108,7 @@ static pn_status bind_all(pn_weights *w, pn_decoder *d, pn_error *err) {
     return pn_weights_check_all_used(w, err);
 }
 
-pn_status pn_decoder_create(pn_weights *weights, pn_pool *pool, pn_decoder **out, pn_error *err) {
+pn_status pn_decoder_bind(pn_weights *weights, pn_decoder **out, pn_error *err) {
     pn_decoder *d = pn_alloc(PN_MEM_OTHER, 1, sizeof *d);
     if (!d) return pn_fail_memory(err, "decoder", sizeof *d);
     pn_status status = bind_all(weights, d, err);
@@ -116,9 +116,14 @@ pn_status pn_decoder_create(pn_weights *weights, pn_pool *pool, pn_decoder **out
         pn_decoder_free(d);
         return status;
     }
-    pn_weights_pack(weights, pool);
     d->weights = weights;
     *out = d;
+    return PN_OK;
+}
+
+pn_status pn_decoder_create(pn_weights *weights, pn_pool *pool, pn_decoder **out, pn_error *err) {
+    PN_TRY(pn_decoder_bind(weights, out, err));
+    pn_weights_pack(weights, pool);
     return PN_OK;
 }
 

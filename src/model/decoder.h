@@ -34,6 +34,8 @@ typedef struct pn_decoder {
 /* Binds every tensor of the file to its place, checking shapes, refuses tensors it does not know, and packs
    the matrices by the workers of the pool. Takes `weights` on success only. */
 pn_status pn_decoder_create(pn_weights *weights, pn_pool *pool, pn_decoder **out, pn_error *err);
+/* The same without packing: matrices have to be loaded (pn_weights_load) before they are used. */
+pn_status pn_decoder_bind(pn_weights *weights, pn_decoder **out, pn_error *err);
 void pn_decoder_free(pn_decoder *decoder);
 
 pn_kv_shape pn_decoder_kv_shape(const pn_decoder *decoder, pn_kv_type type);
@@ -100,6 +102,7 @@ typedef struct pn_forward {
     pn_kv *kv;
     const pn_observer *observer; /* may be NULL */
     pn_profile *profile;         /* may be NULL */
+    const pn_watch *watch;       /* may be NULL */
     const atomic_bool *cancel;   /* may be NULL; looked at before each layer */
 } pn_forward;
 
@@ -116,6 +119,13 @@ typedef struct pn_logits {
    the logits that are wanted. Does not allocate. False when *cancel became true: the batch is then forgotten,
    as if it had not begun. */
 bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, pn_logits *wanted);
+/* The logits [n, n_vocab] after tokens first .. first + n of the last pass, which it did not forget. */
+void pn_decoder_logits(const pn_forward *f, size_t first, size_t n, float *logits);
+/* Layer by layer, for who goes through a model that way: the embedding of n_tok <= n_chunk tokens to
+   scratch->x [n_tok, n_embd]; and one layer over what is there, at the positions after the kv->n_tokens that
+   are in the cache, with the layer's keys and values written there. kv->n_tokens is the caller's to move. */
+void pn_decoder_embed(const pn_forward *f, const int32_t *tokens, size_t n_tok);
+void pn_decoder_layer(const pn_forward *f, const pn_layer *layer, int index, size_t n_tok);
 /* All logits [n_vocab] after the last token of the last pass, which gave partial ones. */
 void pn_decoder_complete(const pn_forward *f, float *logits);
 

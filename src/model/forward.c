@@ -143,7 +143,16 @@ static void feed_forward_part(const struct pass *p, const pn_layer *l) {
     add_part(p, l->ffn_post_norm);
 }
 
-/* The output head over the normed rows that the last pass left in scratch->part. */
+/* Of n tokens of the residual stream, which stays as it is, into scratch->part. */
+static void final_norm(const pn_forward *f, const pn_ops *ops, size_t first, size_t n) {
+    const pn_hparams *h = &f->decoder->h;
+    size_t n_embd = (size_t)h->n_embd;
+    pn_ops_rms_norm(ops, f->scratch->x + first * n_embd, f->decoder->output_norm, h->norm_eps, n_embd, n,
+                    f->scratch->part);
+    pn_profile_lap(f->profile, PN_OP_NORM);
+}
+
+/* The output head over the normed rows in scratch->part. */
 static bool head(const pn_forward *f, const pn_ops *ops, float *logits, size_t n_logits, pn_top top) {
     const pn_weight *weight = &f->decoder->head;
     bool partial = false;
@@ -169,16 +178,33 @@ static pn_ops ops_of(const pn_forward *f, size_t n_tok) {
                     .scratch_stride = f->scratch->worker_stride,
                     .partials = f->scratch->partials,
                     .head = &f->scratch->head,
-                    .profile = f->profile};
+                    .profile = f->profile,
+                    .watch = f->watch};
+}
+
+static struct pass pass_of(const pn_forward *f, size_t n_tok) {
+    return (struct pass){.f = f,
+                         .h = &f->decoder->h,
+                         .s = f->scratch,
+                         .ops = ops_of(f, n_tok),
+                         .n_tok = n_tok,
+                         .position = f->kv->n_tokens};
+}
+
+void pn_decoder_embed(const pn_forward *f, const int32_t *tokens, size_t n_tok) {
+    struct pass p = pass_of(f, n_tok);
+    embed(&p, tokens);
+}
+
+void pn_decoder_layer(const pn_forward *f, const pn_layer *layer, int index, size_t n_tok) {
+    struct pass p = pass_of(f, n_tok);
+    rotate(&p);
+    attention_part(&p, layer, index);
+    feed_forward_part(&p, layer);
 }
 
 bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, pn_logits *wanted) {
-    struct pass p = {.f = f,
-                     .h = &f->decoder->h,
-                     .s = f->scratch,
-                     .ops = ops_of(f, n_tok),
-                     .n_tok = n_tok,
-                     .position = f->kv->n_tokens};
+    struct pass p = pass_of(f, n_tok);
     lap(&p, PN_OP_OTHER); /* since the last pass */
     embed(&p, tokens);
     lap(&p, PN_OP_EMBED);
@@ -194,12 +220,15 @@ bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok
     f->kv->n_tokens += n_tok;
     if (wanted->n == 0) return true;
     /* A prompt's other tokens never meet the head. */
-    size_t n = (size_t)p.h->n_embd;
-    pn_ops_rms_norm(&p.ops, p.s->x + (n_tok - wanted->n) * n, f->decoder->output_norm, p.h->norm_eps, n,
-                    wanted->n, p.s->part);
-    lap(&p, PN_OP_NORM);
+    final_norm(f, &p.ops, n_tok - wanted->n, wanted->n);
     wanted->partial = head(f, &p.ops, wanted->logits, wanted->n, wanted->top);
     return true;
+}
+
+void pn_decoder_logits(const pn_forward *f, size_t first, size_t n, float *logits) {
+    pn_ops ops = ops_of(f, n);
+    final_norm(f, &ops, first, n);
+    head(f, &ops, logits, n, (pn_top){0});
 }
 
 void pn_decoder_complete(const pn_forward *f, float *logits) {

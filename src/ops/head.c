@@ -80,7 +80,7 @@ static void first_pass(void *arg, size_t begin, size_t end, int worker) {
             panels[n_panel] = panel;
             data[n_panel++] = h->weight->data + panel * h->weight->panel_bytes;
         }
-        h->ops->kernels->few[PN_PANEL_Q4_1](data, n_panel, h->weight->n_col, &h->inputs, 0, 1, out);
+        h->ops->kernels->few[PN_PANEL_Q4_1](data, n_panel, pn_weight_shape(h->weight), &h->inputs, 0, 1, out);
         for (size_t p = 0; p < n_panel; p++)
             take_panel(h, panels[p], out + p * PN_PANEL_ROWS, seen_by(h, worker));
     }
@@ -109,7 +109,7 @@ static void compute_panel(struct head *h, size_t panel, uint8_t *joined) {
     const uint8_t *whole = joined;
     kernels->join_split(w->data + panel * w->panel_bytes,
                         w->low + panel * (w->n_col / PN_STEP) * PN_SPLIT_LOW_BYTES, w->n_col, joined);
-    kernels->few[PN_PANEL_Q8_0](&whole, 1, w->n_col, &h->inputs, 0, 1, out);
+    kernels->few[PN_PANEL_Q8_0](&whole, 1, pn_weight_shape(w), &h->inputs, 0, 1, out);
     for (size_t r = 0; r < panel_rows(w, panel); r++) {
         float error = fabsf(out[r] - h->logits[row + r]);
         if (!(error <= 0.75f * h->unit_error * w->residual[row + r] + 1e-5f * fabsf(out[r])))

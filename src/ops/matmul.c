@@ -63,7 +63,7 @@ static void few_panels(const struct matmul *m, const pn_matmul_job *job, const s
     float out[PN_FEW_PANELS * PN_FEW_TOKENS * PN_PANEL_ROWS];
     for (size_t p = 0; p < n_panel; p++)
         data[p] = panel_data(m, weight, panels[p], scratch);
-    m->ops->kernels->few[weight->kind](data, n_panel, weight->n_col, &m->inputs, 0, m->n_tok, out);
+    m->ops->kernels->few[weight->kind](data, n_panel, pn_weight_shape(weight), &m->inputs, 0, m->n_tok, out);
     for (size_t p = 0; p < n_panel; p++)
         for (size_t t = 0; t < m->n_tok; t++)
             memcpy(job->out + t * weight->n_row + panels[p] * PN_PANEL_ROWS,
@@ -88,7 +88,8 @@ static pn_codes expand(const struct matmul *m, const pn_weight *weight, size_t p
     pn_codes codes = {.scale = scratch,
                       .offset = scratch + weight->n_col,
                       .codes = (int8_t *)(void *)(scratch + 2 * weight->n_col)};
-    m->ops->kernels->expand[weight->kind](panel_data(m, weight, panel, scratch), weight->n_col, &codes);
+    m->ops->kernels->expand[weight->kind](panel_data(m, weight, panel, scratch), pn_weight_shape(weight),
+                                          &codes);
     return codes;
 }
 
@@ -230,7 +231,9 @@ void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, 
         m.inputs = *ops->inputs;
         m.inputs.n_step = n_col / PN_STEP;
     }
+    floats = floats || ops->watch;
     m.x = pn_matmul_make_rows(ops, input, n_col, n_tok, integers ? &m.inputs : NULL, floats);
+    if (ops->watch) ops->watch->fn(ops->watch->user, jobs[0].weight, m.x, n_col, n_tok);
     if (integers || input->norm || input->up) pn_profile_lap(ops->profile, op_of(input));
     pn_ops_run(ops, do_lines, &m, lines, n_tok <= PN_FEW_TOKENS ? GRAIN : 1);
 }

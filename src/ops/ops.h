@@ -16,6 +16,13 @@ typedef struct pn_head_record {
     unsigned pause; /* what that was set to last */
 } pn_head_record;
 
+/* Sees what matrices are multiplied with: x [n_tok, n_col] in float, before the product. `first` is the first
+   of the matrices that share it. */
+typedef struct pn_watch {
+    void (*fn)(void *user, const pn_weight *first, const float *x, size_t n_col, size_t n_tok);
+    void *user;
+} pn_watch;
+
 typedef struct pn_ops {
     const pn_kernels *kernels;
     pn_pool *pool;
@@ -29,6 +36,7 @@ typedef struct pn_ops {
     float *partials;       /* of attention, merged when all workers are done: pn_ops_partial_floats */
     pn_head_record *head;  /* NULL: always tried */
     pn_profile *profile;   /* may be NULL */
+    const pn_watch *watch; /* may be NULL */
 } pn_ops;
 
 /* pn_pool_run by the workers that take part. */

@@ -4,7 +4,7 @@
 #include "quant/split.h"
 
 bool pn_pack_bytes(pn_panel_kind kind, uint64_t n_row, uint64_t n_col, uint64_t *out) {
-    const pn_qtype *type = pn_panel_type(kind);
+    const pn_qtype *type = pn_panel_type(kind, 0);
     uint64_t n_panel = n_row / PN_PANEL_ROWS + (n_row % PN_PANEL_ROWS != 0), bytes;
     return !__builtin_mul_overflow(n_col / type->block_len, type->block_bytes, &bytes) &&
            !__builtin_add_overflow(bytes, type->row_bytes, &bytes) &&
@@ -17,7 +17,8 @@ void pn_pack_panel(const pn_qtype *type, pn_panel_kind kind, const uint8_t *data
     size_t left = n_row - row, n = left < PN_PANEL_ROWS ? left : PN_PANEL_ROWS;
     const uint8_t *rows = data + row * row_bytes;
     if (kind != PN_PANEL_SPLIT) {
-        pn_panel_pack(type, rows, row_bytes, n, n_col, place + panel * pn_panel_bytes(kind, n_col));
+        pn_panel_pack(type, rows, row_bytes, n, n_col,
+                      place + panel * pn_panel_bytes(kind, (pn_panel_shape){n_col, n_col}));
         return;
     }
     size_t n_panel = (n_row + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS, steps = n_col / PN_STEP;

@@ -7,55 +7,60 @@
 #define STEPS_MAX (PN_SUPER / PN_STEP)
 
 const pn_panel_format pn_panel_formats[PN_PANEL_CODED_COUNT] = {
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    [PN_PANEL_##name] = {bits, group, zero, codebook, min, super},
+#define PN_PANEL(name, ...) [PN_PANEL_##name] = {__VA_ARGS__},
 #include "quant/panels.inc"
 #undef PN_PANEL
 };
 
-static const pn_unit_read_fn unit_readers[PN_PANEL_CODED_COUNT] = {
+static const pn_unit_read_fn unit_readers[] = {
 #define PN_PANEL(name, ...) [PN_PANEL_##name] = pn_unit_read_##name,
-#include "quant/panels.inc"
+#include "quant/block_panels.inc"
 #undef PN_PANEL
 };
-
-const pn_qtype *pn_panel_type(pn_panel_kind kind) {
-    return pn_qtype_find(PN_QTYPE_PACKED + (uint32_t)kind);
-}
 
 pn_panel_kind pn_panel_kind_of(const pn_qtype *type) {
-    static const uint32_t plain_ids[] = {
-#define PN_PANEL(name, ...) [PN_PANEL_##name] = PN_QTYPE_ID_##name,
-#include "quant/panels.inc"
-#undef PN_PANEL
-        [PN_PANEL_F32] = PN_QTYPE_ID_F32,
-        [PN_PANEL_F16] = PN_QTYPE_ID_F16,
-        [PN_PANEL_BF16] = PN_QTYPE_ID_BF16,
-    };
-    if (type->id >= PN_QTYPE_PACKED) return (pn_panel_kind)(type->id - PN_QTYPE_PACKED);
-    int kind = PN_PANEL_BF16;
-    while (kind > 0 && plain_ids[kind] != type->id)
-        kind--;
-    return (pn_panel_kind)kind;
+    return (pn_panel_kind)type->kind;
+}
+
+static bool is_apart(pn_panel_kind kind) {
+    return kind < PN_PANEL_CODED_COUNT && pn_panel_formats[kind].apart;
+}
+
+/* The group of a packed type with `apart`: its block, or 0 where a row has bytes besides its blocks. */
+static size_t group_of(const pn_qtype *type) {
+    return type->row_bytes > 0 ? 0 : type->block_len;
+}
+
+const pn_qtype *pn_panel_type(pn_panel_kind kind, size_t group) {
+    const pn_qtype *type;
+    for (size_t i = 0; (type = pn_qtype_at(i)); i++)
+        if (type->block_rows > 1 && type->kind == kind && (!is_apart(kind) || group_of(type) == group))
+            return type;
+    return NULL;
+}
+
+pn_panel_shape pn_panel_shape_of(const pn_qtype *type, size_t n_col) {
+    size_t group = group_of(type);
+    return (pn_panel_shape){n_col, group > 0 ? group : n_col};
 }
 
 static size_t element_bytes(pn_panel_kind kind) {
     return kind == PN_PANEL_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-size_t pn_panel_bytes(pn_panel_kind kind, size_t n_col) {
-    const pn_qtype *type = pn_panel_type(kind);
-    return n_col / type->block_len * type->block_bytes;
+size_t pn_panel_bytes(pn_panel_kind kind, pn_panel_shape shape) {
+    if (kind >= PN_PANEL_CODED_COUNT) return shape.n_col * PN_PANEL_ROWS * element_bytes(kind);
+    return pn_panel_coded_bytes(pn_panel_formats[kind], shape);
 }
 
 /* ---- packing ---- */
 
 typedef uint8_t step_codes[8][64]; /* the vectors of a step */
 
-static void gather_codes(const pn_unit *rows, size_t step, step_codes out) {
+static void gather_codes(const uint8_t *codes, size_t stride, size_t n_row, step_codes out) {
     for (size_t v = 0; v < 8; v++)
-        for (size_t r = 0; r < PN_PANEL_ROWS; r++)
-            memcpy(&out[v][4 * r], &rows[r].codes[step * PN_STEP + 4 * v], 4);
+        for (size_t r = 0; r < n_row; r++)
+            memcpy(&out[v][4 * r], codes + r * stride + 4 * v, 4);
 }
 
 static uint8_t *put_nibbles(const step_codes codes, uint8_t *dst) {
@@ -86,7 +91,10 @@ static uint8_t *put_bits(const step_codes codes, unsigned shift, uint8_t *dst) {
     return dst;
 }
 
-static uint8_t *put_codes(pn_panel_format f, const step_codes codes, uint8_t *dst) {
+uint8_t *pn_panel_put_step(pn_panel_format f, const uint8_t *rows, size_t stride, size_t n_row,
+                           uint8_t *dst) {
+    step_codes codes = {{0}};
+    gather_codes(rows, stride, n_row, codes);
     switch (f.bits) {
     case 2:
         return put_pairs(codes, 0, dst);
@@ -120,11 +128,8 @@ static void put_scales(pn_panel_format f, const pn_unit *unit, size_t row, uint8
 }
 
 static void pack_unit(pn_panel_format f, const pn_unit *rows, uint8_t *dst) {
-    for (size_t step = 0; step < pn_panel_unit_columns(f) / PN_STEP; step++) {
-        step_codes codes;
-        gather_codes(rows, step, codes);
-        dst = put_codes(f, codes, dst);
-    }
+    for (size_t column = 0; column < pn_panel_unit_columns(f); column += PN_STEP)
+        dst = pn_panel_put_step(f, rows[0].codes + column, sizeof *rows, PN_PANEL_ROWS, dst);
     for (size_t r = 0; r < PN_PANEL_ROWS; r++)
         put_scales(f, &rows[r], r, dst);
 }
@@ -148,7 +153,7 @@ void pn_panel_pack(const pn_qtype *type, const void *rows, size_t row_bytes, siz
         return;
     }
     size_t size = element_bytes(kind);
-    memset(panel, 0, pn_panel_bytes(kind, n_col));
+    memset(panel, 0, n_col * PN_PANEL_ROWS * size);
     for (size_t r = 0; r < n_row; r++)
         for (size_t c = 0; c < n_col; c++)
             memcpy(panel + (c * PN_PANEL_ROWS + r) * size, (const uint8_t *)rows + r * row_bytes + c * size,
@@ -197,18 +202,21 @@ static float half_at(const uint8_t *src, size_t row) {
     return pn_block_half(src + 2 * row);
 }
 
-pn_panel_scale pn_panel_scale_of(pn_panel_format f, const uint8_t *unit, size_t row, size_t group) {
-    const uint8_t *halves = unit + pn_panel_scale_offset(f);
-    float d = half_at(halves, row), m = f.min ? half_at(halves + 2 * PN_PANEL_ROWS, row) : 0;
+pn_panel_scale pn_panel_scale_of(pn_panel_format f, const uint8_t *halves, size_t row, size_t group) {
+    const uint8_t *second = halves + 2 * PN_PANEL_ROWS;
+    float d = half_at(halves, row);
+    if (f.apart) return (pn_panel_scale){d, f.min ? -(d * (float)(second[row] - f.zero)) : 0};
+    float m = f.min ? half_at(second, row) : 0;
     if (!f.super) return (pn_panel_scale){d, m};
     const int8_t *small = (const int8_t *)halves + (f.min ? 4 : 2) * PN_PANEL_ROWS;
     size_t n = (size_t)PN_SUPER / f.group, at = group * PN_PANEL_ROWS + row;
     return (pn_panel_scale){d * (float)small[at], f.min ? -(m * (float)small[n * PN_PANEL_ROWS + at]) : 0};
 }
 
-static void decode_unit_row(pn_panel_format f, const uint8_t *unit, size_t row, float *dst) {
+static void decode_unit_row(pn_panel_format f, const uint8_t *unit, const uint8_t *scales, size_t row,
+                            float *dst) {
     for (size_t first = 0; first < pn_panel_unit_columns(f); first += f.group) {
-        pn_panel_scale s = pn_panel_scale_of(f, unit, row, first / f.group);
+        pn_panel_scale s = pn_panel_scale_of(f, scales, row, first / f.group);
         const uint8_t *step = unit + first / PN_STEP * pn_panel_step_bytes(f);
         for (size_t column = first; column < first + f.group; column++) {
             float value = s.scale * (float)pn_panel_code(f, step, row, column % PN_STEP);
@@ -217,14 +225,17 @@ static void decode_unit_row(pn_panel_format f, const uint8_t *unit, size_t row, 
     }
 }
 
-void pn_panel_decode_row(pn_panel_kind kind, const uint8_t *panel, size_t row, size_t n_col, float *dst) {
+void pn_panel_decode_row(pn_panel_kind kind, pn_panel_shape shape, const uint8_t *panel, size_t row,
+                         float *dst) {
     if (kind < PN_PANEL_CODED_COUNT) {
         pn_panel_format f = pn_panel_formats[kind];
-        for (size_t c = 0; c < n_col; c += pn_panel_unit_columns(f), panel += pn_panel_unit_bytes(f))
-            decode_unit_row(f, panel, row, dst + c);
+        size_t columns = pn_panel_unit_columns(f);
+        for (size_t u = 0; u < shape.n_col / columns; u++)
+            decode_unit_row(f, panel + u * pn_panel_unit_bytes(f), panel + pn_panel_scales_at(f, shape, u),
+                            row, dst + u * columns);
         return;
     }
-    for (size_t c = 0; c < n_col; c++) {
+    for (size_t c = 0; c < shape.n_col; c++) {
         const uint8_t *at = panel + (c * PN_PANEL_ROWS + row) * element_bytes(kind);
         if (kind == PN_PANEL_F32)
             memcpy(&dst[c], at, sizeof dst[c]);

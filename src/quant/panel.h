@@ -12,6 +12,10 @@
      m     [16] half, with `min`: the offset of each row, or what the small offsets are multiplied with;
      scale [256 / group][16] int8, with `super`;
      min   [256 / group][16] int8, with `super` and `min`.
+   With `apart` a unit is its codes alone. After all units of the panel, for each group of columns, follow
+     d     [16] half;
+     zero  [16] uint8, with `min`: the code that stands for 0.
+   How many columns a group has is not a matter of the format: 32, 64, 128 or all of them.
 
    A step's 512 codes are eight vectors of 64 bytes: byte 4 r + i of vector v is the code of row r, column
    4 v + i. They are stored in planes:
@@ -22,7 +26,8 @@
    the low plane first.
 
    The weight is  s * (code - zero) + o,  or with `codebook`  s * pn_iq4_values[code] + o,  where s is d, or
-   d * scale with `super`, and o is 0, or m with `min`, or -(m * min) with both. */
+   d * scale with `super`, and o is 0, or m with `min`, or -(m * min) with both. With `apart` and `min` it is
+   -(d * (zero' - zero)), where zero' is the group's and zero the format's: together d * (code - zero'). */
 #ifndef PN_QUANT_PANEL_H
 #define PN_QUANT_PANEL_H
 
@@ -41,7 +46,14 @@ typedef struct pn_panel_format {
     bool codebook; /* codes are indices into pn_iq4_values */
     bool min;      /* there is an offset besides the scale */
     bool super;    /* scales and offsets have two levels */
+    bool apart;    /* they stand after all codes; a group of pn_panel_shape shares them */
 } pn_panel_format;
+
+/* What a format leaves open. */
+typedef struct pn_panel_shape {
+    size_t n_col; /* a multiple of the type's block */
+    size_t group; /* with `apart`: columns that share a scale; divides n_col, 32 divides it */
+} pn_panel_shape;
 
 typedef enum pn_panel_kind {
 #define PN_PANEL(name, ...) PN_PANEL_##name,
@@ -61,8 +73,11 @@ extern const pn_panel_format pn_panel_formats[PN_PANEL_CODED_COUNT];
 
 /* The kind that holds weights of a type that pn_qtype_find gave, packed or not. */
 pn_panel_kind pn_panel_kind_of(const pn_qtype *type);
-/* The packed type of a kind. */
-const pn_qtype *pn_panel_type(pn_panel_kind kind);
+/* The packed type of a kind; of one with `apart` with groups of 32, 64 or 128 columns, or 0 for one scale per
+   row, NULL for other groups. */
+const pn_qtype *pn_panel_type(pn_panel_kind kind, size_t group);
+/* The shape of a panel of n_col columns of a type, packed or not. */
+pn_panel_shape pn_panel_shape_of(const pn_qtype *type, size_t n_col);
 
 /* For constants, so that a kernel's loops are made for one format. */
 static inline size_t pn_panel_step_bytes(pn_panel_format f) {
@@ -71,32 +86,55 @@ static inline size_t pn_panel_step_bytes(pn_panel_format f) {
 static inline size_t pn_panel_unit_columns(pn_panel_format f) {
     return f.super ? (size_t)PN_SUPER : (size_t)PN_STEP;
 }
-/* Offset of d in a unit; m follows after 32 bytes, or the scales where there is none. */
+/* Offset of d in a unit, without `apart`; m follows after 32 bytes, or the scales where there is none. */
 static inline size_t pn_panel_scale_offset(pn_panel_format f) {
     return pn_panel_step_bytes(f) * (f.super ? (size_t)(PN_SUPER / PN_STEP) : 1);
 }
+/* With `apart`: of the scales of one group. */
+static inline size_t pn_panel_group_bytes(pn_panel_format f) {
+    return (size_t)(f.min ? 3 : 2) * PN_PANEL_ROWS;
+}
 static inline size_t pn_panel_unit_bytes(pn_panel_format f) {
+    if (f.apart) return pn_panel_step_bytes(f);
     size_t levels = f.min ? 2 : 1, small = f.super ? (size_t)PN_SUPER / f.group * PN_PANEL_ROWS : 0;
     return pn_panel_scale_offset(f) + levels * (2 * PN_PANEL_ROWS + small);
 }
 
-/* Bytes of one panel of n_col columns, a multiple of the type's block. */
-size_t pn_panel_bytes(pn_panel_kind kind, size_t n_col);
+/* Offset in a panel of the scales of a unit: its own, or with `apart` those of the group that it is in. */
+static inline size_t pn_panel_scales_at(pn_panel_format f, pn_panel_shape shape, size_t unit) {
+    if (!f.apart) return unit * pn_panel_unit_bytes(f) + pn_panel_scale_offset(f);
+    return shape.n_col / PN_STEP * pn_panel_step_bytes(f) +
+           unit / (shape.group / PN_STEP) * pn_panel_group_bytes(f);
+}
 
-/* Packs n_row <= 16 rows of n_col columns of `type` (not a packed one), row_bytes apart, into one panel. */
+/* Bytes of one panel: of a format, so that kernels may ask, and of a kind. */
+static inline size_t pn_panel_coded_bytes(pn_panel_format f, pn_panel_shape shape) {
+    const size_t units = shape.n_col / pn_panel_unit_columns(f) * pn_panel_unit_bytes(f);
+    return f.apart ? units + shape.n_col / shape.group * pn_panel_group_bytes(f) : units;
+}
+size_t pn_panel_bytes(pn_panel_kind kind, pn_panel_shape shape);
+
+/* Packs n_row <= 16 rows of n_col columns of `type` (not a packed one), row_bytes apart, into one panel.
+   Weights of kinds with `apart` are packed by quant/integer.h. */
 void pn_panel_pack(const pn_qtype *type, const void *rows, size_t row_bytes, size_t n_row, size_t n_col,
                    uint8_t *panel);
+
+/* Packs one step: codes of 32 columns of n_row <= 16 rows, `stride` apart, zeros for the rows that are not
+   there. Returns the end of what is written. */
+uint8_t *pn_panel_put_step(pn_panel_format format, const uint8_t *codes, size_t stride, size_t n_row,
+                           uint8_t *step);
 
 /* code - zero, or the codebook's value, at one row and column (below 32) of a step. */
 int pn_panel_code(pn_panel_format format, const uint8_t *step, size_t row, size_t column);
 
-/* s and o of one row and group of a unit. */
+/* s and o of one row and group of a unit whose scales begin at `scales`; with `apart` there is one group. */
 typedef struct pn_panel_scale {
     float scale, offset;
 } pn_panel_scale;
-pn_panel_scale pn_panel_scale_of(pn_panel_format format, const uint8_t *unit, size_t row, size_t group);
+pn_panel_scale pn_panel_scale_of(pn_panel_format format, const uint8_t *scales, size_t row, size_t group);
 
 /* The floats of one row of a panel: the same bits as the type's own decode of what was packed. */
-void pn_panel_decode_row(pn_panel_kind kind, const uint8_t *panel, size_t row, size_t n_col, float *dst);
+void pn_panel_decode_row(pn_panel_kind kind, pn_panel_shape shape, const uint8_t *panel, size_t row,
+                         float *dst);
 
 #endif

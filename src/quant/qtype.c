@@ -8,7 +8,8 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const pn_qtype qtypes[] = {
-#define PN_QTYPE(id, name, block_len, block, decode) {id, #name, block_len, sizeof(block), 1, 0, decode},
+#define PN_QTYPE(id, name, block_len, block, decode)                                                         \
+    {id, #name, block_len, sizeof(block), 1, 0, PN_PANEL_##name, decode},
 #define PN_QTYPE_NAMED(id, name)
 #include "quant/qtypes.inc"
 #undef PN_QTYPE
@@ -26,34 +27,78 @@ static const struct {
 #undef PN_QTYPE_NAMED
 };
 
-#define PACKED_ID(name) (PN_QTYPE_PACKED + (uint32_t)PN_PANEL_##name)
-#define UNIT(super)     ((super) ? PN_SUPER : PN_STEP)
+/* ---- packed types ---- */
+
+/* Their numbers, which files hold: only ever to be appended to. */
+enum {
+#define PN_PANEL(name, ...) NUMBER_##name,
+#include "quant/block_panels.inc"
+#undef PN_PANEL
+    NUMBER_F32,
+    NUMBER_F16,
+    NUMBER_BF16,
+    NUMBER_SPLIT,
+    NUMBER_INT4_SYM,
+    NUMBER_INT4_ASYM,
+    NUMBER_INT8_SYM,
+    NUMBER_INT8_ASYM,
+};
+
+#define CODES(bits, n_col) ((n_col)*PN_PANEL_ROWS * (bits) / 8)
+#define UNIT(super)        ((super) ? PN_SUPER : PN_STEP)
 #define UNIT_BYTES(bits, group, min, super)                                                                  \
-    (UNIT(super) * PN_PANEL_ROWS * (bits) / 8 +                                                              \
+    (CODES(bits, UNIT(super)) +                                                                              \
      ((min) ? 2 : 1) * (2 * PN_PANEL_ROWS + ((super) ? PN_SUPER / (group)*PN_PANEL_ROWS : 0)))
 
+#define PACKED(number, name, block_len, block_bytes, row_bytes, kind)                                        \
+    {                                                                                                        \
+        PN_QTYPE_PACKED + (uint32_t)(number), name, block_len, block_bytes, PN_PANEL_ROWS, row_bytes, kind,  \
+            NULL                                                                                             \
+    }
+#define OF_FLOATS(name, bytes)                                                                               \
+    PACKED(NUMBER_##name, #name "_R16", 1, (bytes)*PN_PANEL_ROWS, 0, PN_PANEL_##name)
+
+/* Kinds with `apart`. With one scale per row, "channel", what 16 rows have besides their codes is no part of
+   a block. With groups of columns a group is a block, and the binary logarithm of its length stands in the
+   number's second byte. */
+#define PER_CHANNEL(name, bits, scales)                                                                      \
+    PACKED(NUMBER_##name, #name "_CH_R16", PN_STEP, CODES(bits, PN_STEP), scales, PN_PANEL_##name)
+#define PER_GROUP(name, bits, scales, n, log2)                                                               \
+    PACKED(NUMBER_##name | (log2) << 8, #name "_G" #n "_R16", n, CODES(bits, n) + (scales), 0,               \
+           PN_PANEL_##name)
+#define PER_GROUP_OF(n, log2)                                                                                \
+    PER_GROUP(INT4_SYM, 4, 32, n, log2), PER_GROUP(INT4_ASYM, 4, 48, n, log2),                               \
+        PER_GROUP(INT8_SYM, 8, 32, n, log2), PER_GROUP(INT8_ASYM, 8, 48, n, log2)
+
 static const pn_qtype packed_types[] = {
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    {PACKED_ID(name), #name "_R16", UNIT(super), UNIT_BYTES(bits, group, min, super), PN_PANEL_ROWS, 0, NULL},
-#include "quant/panels.inc"
+#define PN_PANEL(name, bits, group, zero, codebook, min, super, apart)                                       \
+    PACKED(NUMBER_##name, #name "_R16", UNIT(super), UNIT_BYTES(bits, group, min, super), 0, PN_PANEL_##name),
+#include "quant/block_panels.inc"
 #undef PN_PANEL
-    {PACKED_ID(F32), "F32_R16", 1, 4 * PN_PANEL_ROWS, PN_PANEL_ROWS, 0, NULL},
-    {PACKED_ID(F16), "F16_R16", 1, 2 * PN_PANEL_ROWS, PN_PANEL_ROWS, 0, NULL},
-    {PACKED_ID(BF16), "BF16_R16", 1, 2 * PN_PANEL_ROWS, PN_PANEL_ROWS, 0, NULL},
-    {PACKED_ID(SPLIT), "Q8_0_R16_SPLIT", PN_STEP, PN_SPLIT_HIGH_BYTES + PN_SPLIT_LOW_BYTES, PN_PANEL_ROWS,
-     sizeof(float) * PN_PANEL_ROWS, NULL},
+    OF_FLOATS(F32, 4),
+    OF_FLOATS(F16, 2),
+    OF_FLOATS(BF16, 2),
+    PACKED(NUMBER_SPLIT, "Q8_0_R16_SPLIT", PN_STEP, PN_SPLIT_HIGH_BYTES + PN_SPLIT_LOW_BYTES,
+           sizeof(float) * PN_PANEL_ROWS, PN_PANEL_SPLIT),
+    PER_CHANNEL(INT4_SYM, 4, 32),
+    PER_CHANNEL(INT4_ASYM, 4, 48),
+    PER_CHANNEL(INT8_SYM, 8, 32),
+    PER_CHANNEL(INT8_ASYM, 8, 48),
+    PER_GROUP_OF(32, 5),
+    PER_GROUP_OF(64, 6),
+    PER_GROUP_OF(128, 7),
 };
 
 const pn_qtype *pn_qtype_at(size_t i) {
-    return i < COUNT(qtypes) ? &qtypes[i] : NULL;
+    if (i < COUNT(qtypes)) return &qtypes[i];
+    i -= COUNT(qtypes);
+    return i < COUNT(packed_types) ? &packed_types[i] : NULL;
 }
 
 const pn_qtype *pn_qtype_find(uint32_t id) {
-    for (size_t i = 0; i < COUNT(qtypes); i++) {
-        if (qtypes[i].id == id) return &qtypes[i];
-    }
-    if (id >= PN_QTYPE_PACKED && id - PN_QTYPE_PACKED < COUNT(packed_types))
-        return &packed_types[id - PN_QTYPE_PACKED];
+    const pn_qtype *type;
+    for (size_t i = 0; (type = pn_qtype_at(i)); i++)
+        if (type->id == id) return type;
     return NULL;
 }
 

@@ -23,13 +23,14 @@ typedef struct pn_qtype {
     uint32_t block_bytes; /* bytes per block */
     uint32_t block_rows;  /* rows per block: 1, or 16 for a packed type, whose last rows are padded */
     uint32_t row_bytes;   /* bytes per block_rows rows besides their blocks */
+    uint32_t kind;        /* pn_panel_kind of its packed form (quant/panel.h) */
     /* Decodes n weights (a multiple of block_len) from src to dst. The specification that every kernel is
        held to. src need not be aligned. NULL for a packed type: see quant/panel.h. */
     void (*decode)(const void *src, float *dst, size_t n);
 } pn_qtype;
 
-/* Packed types have ids of their own far above those of other programs, which refuse them: this one plus a
-   pn_panel_kind. */
+/* Packed types have ids of their own far above those of other programs, which refuse them: from this one
+   on. */
 #define PN_QTYPE_PACKED 0x504e0000u
 
 /* NULL for an id this version does not know. */
@@ -40,7 +41,7 @@ uint64_t pn_qtype_bytes(const pn_qtype *type, const uint64_t dims[4]);
 /* Name of any id ever used in public files, also of those that cannot be decoded ("IQ2_XXS"), or NULL. For
  * messages. */
 const char *pn_qtype_name(uint32_t id);
-/* All known types but the packed ones, in order of id. */
+/* All known types in order of id, the packed ones last. */
 const pn_qtype *pn_qtype_at(size_t i); /* NULL past the end */
 
 /* Half and bfloat16 to float, exactly; float to half rounding to nearest even, overflow to infinity. */

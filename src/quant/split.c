@@ -8,7 +8,7 @@
 #define HALVES_BYTES (2 * PN_PANEL_ROWS)
 #define MEAN_LOW     (-7.53125f) /* (7.5 - 128) / 16 */
 
-static const pn_panel_format whole = {8, 32, 128, 0, 0, 0}, high_format = {4, 32, 0, 0, 1, 0};
+static const pn_panel_format whole = {8, 32, 128, 0, 0, 0, 0}, high_format = {4, 32, 0, 0, 1, 0, 0};
 
 /* Two vectors of codes become four bits of each in one: the first in the low nibbles. */
 static void split_vectors(const uint8_t *first, const uint8_t *second, uint8_t *high, uint8_t *low) {
@@ -77,7 +77,7 @@ size_t pn_split_bytes(size_t n_panel, size_t n_col) {
 
 void pn_split_decode_row(const uint8_t *high, const uint8_t *low, size_t row, size_t n_col, float *dst) {
     for (size_t s = 0; s < n_col / PN_STEP; s++) {
-        float d = pn_panel_scale_of(high_format, high, row, 0).scale;
+        float d = pn_panel_scale_of(high_format, high + pn_panel_scale_offset(high_format), row, 0).scale;
         for (size_t c = 0; c < PN_STEP; c++) {
             int code =
                 16 * pn_panel_code(high_format, high, row, c) + pn_panel_code(high_format, low, row, c);

@@ -13,9 +13,9 @@ typedef struct pn_unit {
 
 typedef void (*pn_unit_read_fn)(const void *block, pn_unit *out);
 
-/* pn_unit_read_NAME for every line of panels.inc; block is a pn_block of the type. */
+/* pn_unit_read_NAME for every line of block_panels.inc; block is a pn_block of the type. */
 #define PN_PANEL(name, ...) void pn_unit_read_##name(const void *block, pn_unit *out);
-#include "quant/panels.inc"
+#include "quant/block_panels.inc"
 #undef PN_PANEL
 
 #endif

@@ -131,6 +131,7 @@ static pn_weight describe(const pn_gguf_tensor *t, pn_panel_kind kind, const uin
                         .kind = kind,
                         .n_row = (size_t)t->dims[1],
                         .n_col = (size_t)t->dims[0],
+                        .group = pn_panel_shape_of(pn_qtype_find(t->type), (size_t)t->dims[0]).group,
                         .n_panel = ((size_t)t->dims[1] + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS};
     if (kind == PN_PANEL_SPLIT) {
         weight.kind = PN_PANEL_Q8_0;
@@ -138,7 +139,7 @@ static pn_weight describe(const pn_gguf_tensor *t, pn_panel_kind kind, const uin
         weight.residual =
             (const float *)(const void *)(data + pn_split_residual_offset(weight.n_panel, weight.n_col));
     }
-    weight.panel_bytes = pn_panel_bytes(weight.low ? PN_PANEL_Q4_1 : kind, weight.n_col);
+    weight.panel_bytes = pn_panel_bytes(weight.low ? PN_PANEL_Q4_1 : kind, pn_weight_shape(&weight));
     return weight;
 }
 
@@ -192,7 +193,7 @@ void pn_weight_decode_row(const pn_weight *weight, size_t row, float *dst) {
         pn_split_decode_row(data, weight->low + panel * (weight->n_col / PN_STEP) * PN_SPLIT_LOW_BYTES,
                             in_panel, weight->n_col, dst);
     else
-        pn_panel_decode_row(weight->kind, data, in_panel, weight->n_col, dst);
+        pn_panel_decode_row(weight->kind, pn_weight_shape(weight), data, in_panel, dst);
 }
 
 uint64_t pn_weight_bytes(const pn_weight *weight) {
@@ -231,6 +232,22 @@ void pn_weights_pack(pn_weights *w, pn_pool *pool) {
     for (size_t i = 0; i < w->n_packing; i++)
         pack_matrix(&w->packings[i], pool);
     w->n_packing = 0;
+}
+
+static struct packing *packing_of(const pn_weights *w, const pn_weight *matrix) {
+    for (size_t i = 0; i < w->n_packing; i++)
+        if (w->packings[i].place == matrix->data) return &w->packings[i];
+    return NULL;
+}
+
+void pn_weights_load(pn_weights *w, const pn_weight *matrix, pn_pool *pool) {
+    struct packing *p = packing_of(w, matrix);
+    if (p) pack_matrix(p, pool);
+}
+
+void pn_weights_unload(pn_weights *w, const pn_weight *matrix) {
+    struct packing *p = packing_of(w, matrix);
+    if (p) pn_map_forget(p->place, (size_t)pn_weight_bytes(matrix));
 }
 
 pn_status pn_weights_find_vector(pn_weights *w, const char *name, size_t n, pn_presence presence,

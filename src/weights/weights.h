@@ -13,6 +13,7 @@ typedef struct pn_weight {
     const uint8_t *data; /* [n_panel, panel_bytes]; NULL for an optional tensor that is absent */
     pn_panel_kind kind;
     size_t n_row, n_col;
+    size_t group; /* columns that share a scale where that is not a matter of the kind */
     size_t n_panel, panel_bytes;
     /* Of a matrix of kind Q8_0 in two parts (quant/split.h): data are its high part then, panel_bytes that
        part's. NULL otherwise. */
@@ -20,6 +21,9 @@ typedef struct pn_weight {
     const float *residual;
 } pn_weight;
 
+static inline pn_panel_shape pn_weight_shape(const pn_weight *weight) {
+    return (pn_panel_shape){weight->n_col, weight->group};
+}
 /* The floats of one row. */
 void pn_weight_decode_row(const pn_weight *weight, size_t row, float *dst);
 /* Bytes in memory, padding and both parts included. */
@@ -54,6 +58,10 @@ pn_status pn_weights_check_all_used(const pn_weights *w, pn_error *err);
 /* Packs those matrices found so far that the file does not hold packed, in parallel, each giving back its
  * part of the mapping. */
 void pn_weights_pack(pn_weights *w, pn_pool *pool);
+/* The same for one matrix, where not all are needed at a time; unloading gives its memory back until it is
+   loaded again. Of one that the file holds packed both do nothing. */
+void pn_weights_load(pn_weights *w, const pn_weight *matrix, pn_pool *pool);
+void pn_weights_unload(pn_weights *w, const pn_weight *matrix);
 
 /* Bytes of all tensors in the file, of the packed matrices found, and of those that are packed here rather
    than by the file. */

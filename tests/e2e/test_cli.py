@@ -91,6 +91,7 @@ def test_every_option_is_in_man_page_and_completion(postern, postern_bin, comman
         (["--versoin"], "did you mean '--version'"),
         (["run", "--tmep", "1"], "did you mean --temp"),
         (["run", "-x"], "unknown option -x"),
+        (["bench", "--machine"], "unknown option --machine"),  # a heading of the help page
         (["run", "--seed"], "--seed needs a value"),
         (["run", "--raw=1"], "--raw takes no value"),
         (["run", "a.gguf", "b.gguf"], "'b.gguf'"),

@@ -112,17 +112,16 @@ void gb_strings(gb_file *f, const char *key, uint64_t n, const char *const *stri
 
 void gb_tensor(gb_file *f, const char *name, uint32_t type, uint32_t n_dims, const uint64_t *dims,
                const void *data) {
-    const pn_qtype *qtype = pn_qtype_find(type);
-    size_t n_weights = 1;
+    uint64_t all[PN_GGUF_MAX_DIMS] = {1, 1, 1, 1};
     put_field(f, GB_NAME_LEN, name, strlen(name), 8);
     put_bytes(f, name, strlen(name));
     put_field(f, GB_N_DIMS, name, n_dims, 4);
     for (uint32_t i = 0; i < n_dims; i++) {
         put_field(f, GB_DIM, name, dims[i], 8);
-        n_weights *= (size_t)dims[i];
+        all[i] = dims[i];
     }
     size_t start = (f->data_len + (size_t)f->alignment - 1) / (size_t)f->alignment * (size_t)f->alignment;
-    size_t len = n_weights / qtype->block_len * qtype->block_bytes;
+    size_t len = (size_t)pn_qtype_bytes(pn_qtype_find(type), all);
     put_field(f, GB_WEIGHT_TYPE, name, type, 4);
     put_field(f, GB_OFFSET, name, start, 8);
     f->data = grow(f->data, f->data_len, start + len);

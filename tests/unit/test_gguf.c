@@ -422,6 +422,59 @@ static void test_bad_tensors(void **state) {
                    WORDS(name, "blk.0.ffn_up.weight", "overlap"));
 }
 
+/* One packed matrix of a type, whose bytes end the file. */
+static gb_file packed_file(uint32_t type, uint64_t n_col, uint64_t n_row) {
+    gb_file f = gb_begin(3, 32);
+    gb_tensor(&f, "w", type, 2, (const uint64_t[]){n_col, n_row}, NULL);
+    gb_end(&f);
+    return f;
+}
+
+static void test_packed_integers(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t type;
+        const char *name;
+        uint64_t n_col, n_row, n_bytes;
+    } cases[] = {
+        {0x504e0010, "INT4_SYM_CH_R16", 96, 17, 2 * (3 * 256 + 32)},
+        {0x504e0013, "INT8_ASYM_CH_R16", 32, 16, 512 + 48},
+        {0x504e0511, "INT4_ASYM_G32_R16", 96, 1, 3 * (256 + 48)},
+        {0x504e0612, "INT8_SYM_G64_R16", 192, 33, 3 * 3 * (1024 + 32)},
+        {0x504e0711, "INT4_ASYM_G128_R16", 640, 16, 5 * (1024 + 48)},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gb_file f = packed_file(cases[i].type, cases[i].n_col, cases[i].n_row);
+        pn_gguf *g = parse_ok(&f);
+        assert_int_equal(pn_gguf_tensor_at(g, 0)->n_bytes, cases[i].n_bytes);
+        pn_gguf_close(g);
+        f.len--; /* as if the file lacked a byte */
+        assert_refused(&f, PN_ERR_FORMAT, WORDS("\"w\"", "cut off"));
+        f.len++;
+        const uint64_t odd[] = {cases[i].n_col + 16, cases[i].n_col + 1, 1};
+        for (size_t j = 0; j < sizeof odd / sizeof *odd; j++) {
+            gb_put(&f, gb_find(&f, GB_DIM, "w", 0), odd[j]);
+            assert_refused(&f, PN_ERR_FORMAT, WORDS("\"w\"", "whole blocks", cases[i].name));
+        }
+        gb_free(&f);
+    }
+    gb_file f = packed_file(0x504e0710, 128, 16);
+    gb_put(&f, gb_find(&f, GB_DIM, "w", 0), 128 + 64); /* groups are whole */
+    assert_refused(&f, PN_ERR_FORMAT, WORDS("blocks of 128 weights", "INT4_SYM_G128_R16"));
+    gb_put(&f, gb_find(&f, GB_DIM, "w", 0), 128 * (UINT64_MAX / 1056)); /* with 32 bytes more it wraps */
+    assert_refused(&f, PN_ERR_FORMAT, WORDS("\"w\""));
+    gb_put(&f, gb_find(&f, GB_DIM, "w", 0), UINT64_MAX - 127);
+    assert_refused(&f, PN_ERR_FORMAT, WORDS("too large"));
+    gb_put(&f, gb_find(&f, GB_DIM, "w", 0), 128);
+    static const uint32_t none[] = {0x504e0014, 0x504e0110, 0x504e0410, 0x504e050f,
+                                    0x504e0714, 0x504e0810, 0x504e0700, 0x514e0010};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        gb_put(&f, gb_find(&f, GB_WEIGHT_TYPE, "w", 0), none[i]);
+        assert_refused(&f, PN_ERR_UNSUPPORTED, WORDS("\"w\"", "not supported"));
+    }
+    gb_free(&f);
+}
+
 static void test_repeated_and_odd_names(void **state) {
     (void)state;
     gb_file f = gb_begin(3, 32);
@@ -520,6 +573,7 @@ int main(void) {
         cmocka_unit_test(test_bad_counts_and_lengths),
         cmocka_unit_test(test_bad_types_and_values),
         cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_packed_integers),
         cmocka_unit_test(test_repeated_and_odd_names),
         cmocka_unit_test(test_trailing_bytes),
         cmocka_unit_test(test_quote),

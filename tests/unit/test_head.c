@@ -70,13 +70,13 @@ static void open_fixture(fixture *f, int n_threads, pn_precision precision) {
         .n_row = N_ROW,
         .n_col = N_COL,
         .n_panel = n_panel,
-        .panel_bytes = pn_panel_bytes(PN_PANEL_Q4_1, N_COL),
+        .panel_bytes = pn_panel_bytes(PN_PANEL_Q4_1, (pn_panel_shape){.n_col = N_COL}),
         .low = f->split + pn_split_low_offset(n_panel, N_COL),
         .residual = (const float *)(const void *)(f->split + pn_split_residual_offset(n_panel, N_COL))};
     f->whole = f->weight;
     f->whole.low = NULL;
     f->whole.data = pack(f, PN_PANEL_Q8_0, &bytes);
-    f->whole.panel_bytes = pn_panel_bytes(PN_PANEL_Q8_0, N_COL);
+    f->whole.panel_bytes = pn_panel_bytes(PN_PANEL_Q8_0, (pn_panel_shape){.n_col = N_COL});
     assert_int_equal(pn_pool_create(n_threads, &f->pool, NULL), PN_OK);
     uint64_t input_bytes;
     assert_true(pn_ops_inputs_bytes(pn_ops_planes(precision), N_COL, 8, &input_bytes));
@@ -111,8 +111,8 @@ static void two_parts_hold_the_same_numbers(void **state) {
         type->decode(f.rows + row * (N_COL / 32) * BLOCK_BYTES, expected, N_COL);
         pn_weight_decode_row(&f.weight, row, found);
         assert_memory_equal(found, expected, sizeof expected);
-        pn_panel_decode_row(PN_PANEL_Q4_1, f.weight.data + row / 16 * f.weight.panel_bytes, row % 16, N_COL,
-                            found);
+        pn_panel_decode_row(PN_PANEL_Q4_1, pn_weight_shape(&f.weight),
+                            f.weight.data + row / 16 * f.weight.panel_bytes, row % 16, found);
         for (size_t c = 0; c < N_COL; c++)
             squares += pow((double)expected[c] - 16 * (double)found[c], 2);
         assert_true(fabs(sqrt(squares) - (double)f.weight.residual[row]) <= 1e-4 * sqrt(squares));

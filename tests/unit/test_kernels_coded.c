@@ -149,6 +149,12 @@ static float half_at(const uint8_t *halves, size_t row) {
     return pn_f16_to_f32((uint16_t)(halves[2 * row] | halves[2 * row + 1] << 8));
 }
 
+/* Scale and offset of a row, from the scales of a group that stand apart. */
+static void apart_scale(pn_panel_format f, const uint8_t *d, size_t row, float *scale, float *offset) {
+    *scale = half_at(d, row);
+    *offset = f.min ? -(*scale * (float)(d[32 + row] - f.zero)) : 0;
+}
+
 /* Scale and offset of a row and group of a unit. */
 static void packed_scale(pn_panel_format f, const uint8_t *unit, size_t row, size_t group, float *scale,
                          float *offset) {
@@ -167,23 +173,27 @@ typedef struct reference {
     float scale[COLUMNS_MAX / 16 * PN_PANEL_ROWS], offset[COLUMNS_MAX / 16 * PN_PANEL_ROWS];
 } reference;
 
-static void unpack(pn_panel_format f, const uint8_t *panel, size_t n_col, reference *r) {
-    size_t unit_columns = f.super ? 256 : 32;
-    size_t unit_bytes = unit_columns * f.bits * 2 + 32 + (f.min ? 32 : 0);
+static void unpack(pn_panel_format f, const uint8_t *panel, pn_panel_shape shape, reference *r) {
+    size_t unit_columns = f.super ? 256 : 32, code_bytes = unit_columns * f.bits * 2;
+    size_t unit_bytes = f.apart ? code_bytes : code_bytes + 32 + (f.min ? 32 : 0);
     if (f.super) unit_bytes += (f.min ? 2 : 1) * (size_t)256 / f.group * 16;
-    for (size_t c = 0; c < n_col; c++) {
+    for (size_t c = 0; c < shape.n_col; c++) {
         const uint8_t *unit = panel + c / unit_columns * unit_bytes;
         const uint8_t *step = unit + c % unit_columns / 32 * 64 * f.bits;
         for (size_t row = 0; row < PN_PANEL_ROWS; row++) {
             size_t at = c / f.group * PN_PANEL_ROWS + row;
             r->code[c / 4 * 64 + row * 4 + c % 4] = (int8_t)packed_code(f, step, row, c % 32);
-            packed_scale(f, unit, row, c % unit_columns / f.group, &r->scale[at], &r->offset[at]);
+            if (f.apart)
+                apart_scale(f, panel + shape.n_col * f.bits * 2 + c / shape.group * (f.min ? 48 : 32), row,
+                            &r->scale[at], &r->offset[at]);
+            else
+                packed_scale(f, unit, row, c % unit_columns / f.group, &r->scale[at], &r->offset[at]);
         }
     }
     r->codes = (pn_codes){.codes = r->code,
                           .scale = r->scale,
                           .offset = f.min ? r->offset : NULL,
-                          .n_step = n_col / PN_STEP,
+                          .n_step = shape.n_col / PN_STEP,
                           .group = f.group,
                           .least = f.codebook ? 127 : f.zero,
                           .bits = f.codebook ? 8 : f.bits};
@@ -195,26 +205,32 @@ static void unpack(pn_panel_format f, const uint8_t *panel, size_t n_col, refere
    too. */
 enum { RANDOM_BITS, ALL_ZERO, ALL_ONE, WILD, N_CONTENT };
 
-static uint8_t *guarded_panel(pn_panel_kind kind, size_t n_col, int content, int place) {
+static void put_tame_halves(uint8_t *halves, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half = pn_f32_to_f16(random_float() * powf(10, 2 * random_float()));
+        memcpy(halves + 2 * i, &half, sizeof half);
+    }
+}
+
+static uint8_t *guarded_panel(pn_panel_kind kind, pn_panel_shape shape, int content, int place) {
     pn_panel_format f = pn_panel_formats[kind];
-    size_t bytes = pn_panel_bytes(kind, n_col), unit_bytes = pn_panel_unit_bytes(f);
+    size_t bytes = pn_panel_bytes(kind, shape), n_unit = shape.n_col / pn_panel_unit_columns(f);
     uint8_t *panel = guarded(bytes, 1, place);
     for (size_t i = 0; i < bytes; i++)
         panel[i] = content == ALL_ZERO ? 0 : content == ALL_ONE ? 255 : (uint8_t)pn_rng_u64(&rng);
-    for (size_t unit = 0; unit < bytes && content != WILD; unit += unit_bytes) {
-        uint8_t *halves = panel + unit + pn_panel_scale_offset(f);
-        for (size_t i = 0; i < (f.min ? 32 : 16); i++) {
-            uint16_t half = pn_f32_to_f16(random_float() * powf(10, 2 * random_float()));
-            memcpy(halves + 2 * i, &half, sizeof half);
-        }
-    }
+    for (size_t unit = 0; unit < n_unit && content != WILD; unit++)
+        put_tame_halves(panel + pn_panel_scales_at(f, shape, unit), f.min && !f.apart ? 32 : 16);
     return panel;
 }
 
-/* Widths of one unit to many, even and odd; 0 past the last. */
-static size_t width_of(pn_panel_kind kind, size_t i) {
+/* Widths of one unit to many, even and odd, in groups where a format leaves these open; 0 past the last. */
+static pn_panel_shape shape_of(pn_panel_kind kind, size_t i) {
     static const size_t small[] = {32, 64, 96, 160, 320, 576, 640, 0}, large[] = {256, 512, 768, 0};
-    return pn_panel_formats[kind].super ? large[i] : small[i];
+    static const pn_panel_shape grouped[] = {{32, 32},   {64, 64},   {96, 32},   {96, 96},  {128, 128},
+                                             {320, 64},  {384, 128}, {576, 32},  {576, 64}, {576, 576},
+                                             {640, 128}, {640, 64},  {640, 640}, {0, 0}};
+    if (pn_panel_formats[kind].apart) return grouped[i];
+    return (pn_panel_shape){pn_panel_formats[kind].super ? large[i] : small[i], 0};
 }
 
 static const char *kind_name(pn_panel_kind kind) {
@@ -230,7 +246,8 @@ static const char *kind_name(pn_panel_kind kind) {
 
 typedef struct few_case {
     pn_panel_kind kind;
-    size_t n_col, n_panel, first, n_tok;
+    pn_panel_shape shape;
+    size_t n_panel, first, n_tok;
     int n_plane, content, inputs; /* what fill_inputs wants */
     int place;
 } few_case;
@@ -239,24 +256,24 @@ static void check_few_case(pn_few_fn few, const few_case *c) {
     static reference references[PN_FEW_PANELS];
     const uint8_t *panels[PN_FEW_PANELS] = {0};
     for (size_t p = 0; p < c->n_panel; p++) {
-        uint8_t *panel = guarded_panel(c->kind, c->n_col, c->content, (c->place + (int)p) % (ASKEW + 1));
-        unpack(pn_panel_formats[c->kind], panel, c->n_col, &references[p]);
+        uint8_t *panel = guarded_panel(c->kind, c->shape, c->content, (c->place + (int)p) % (ASKEW + 1));
+        unpack(pn_panel_formats[c->kind], panel, c->shape, &references[p]);
         panels[p] = panel;
     }
-    pn_inputs x = guarded_inputs(c->n_plane, c->n_col / PN_STEP, c->first + c->n_tok, c->place);
+    pn_inputs x = guarded_inputs(c->n_plane, c->shape.n_col / PN_STEP, c->first + c->n_tok, c->place);
     fill_inputs(&x, c->first + c->n_tok, c->inputs);
     float *out = guarded_floats(c->n_panel * c->n_tok * PN_PANEL_ROWS, c->place);
-    few(panels, c->n_panel, c->n_col, &x, c->first, c->n_tok, out);
+    few(panels, c->n_panel, c->shape, &x, c->first, c->n_tok, out);
     for (size_t i = 0; i < c->n_panel * c->n_tok * PN_PANEL_ROWS; i++) {
         size_t row = i % PN_PANEL_ROWS, tok = c->first + i / PN_PANEL_ROWS % c->n_tok;
         size_t panel = i / PN_PANEL_ROWS / c->n_tok;
         float expected = expected_output(&references[panel].codes, row, &x, tok);
         if (!same(out[i], expected))
-            fail_msg(
-                "few[%s] of %zu columns, %zu panels, %zu tokens, %d planes: panel %zu, token %zu, row %zu is "
-                "%a, expected %a",
-                kind_name(c->kind), c->n_col, c->n_panel, c->n_tok, c->n_plane, panel, tok, row, out[i],
-                expected);
+            fail_msg("few[%s] of %zu columns in groups of %zu, %zu panels, %zu tokens, %d planes: panel %zu, "
+                     "token %zu, row %zu is "
+                     "%a, expected %a",
+                     kind_name(c->kind), c->shape.n_col, c->shape.group, c->n_panel, c->n_tok, c->n_plane,
+                     panel, tok, row, out[i], expected);
         if (c->content != WILD) assert_int_equal(isnan(out[i]) == 0, is_finite(&x, tok));
     }
     free_guarded();
@@ -264,14 +281,14 @@ static void check_few_case(pn_few_fn few, const few_case *c) {
 
 static void check_few(pn_few_fn few, pn_panel_kind kind) {
     int n = 0; /* the rest of a case goes round with it */
-    for (size_t i = 0; width_of(kind, i) > 0; i++)
-        for (size_t shape = 0; shape < PN_FEW_PANELS * PN_FEW_TOKENS * 2; shape++, n++) {
+    for (size_t i = 0; shape_of(kind, i).n_col > 0; i++)
+        for (size_t j = 0; j < PN_FEW_PANELS * PN_FEW_TOKENS * 2; j++, n++) {
             few_case c = {.kind = kind,
-                          .n_col = width_of(kind, i),
-                          .n_panel = 1 + shape / 2 % PN_FEW_PANELS,
-                          .n_tok = 1 + shape / 2 / PN_FEW_PANELS,
+                          .shape = shape_of(kind, i),
+                          .n_panel = 1 + j / 2 % PN_FEW_PANELS,
+                          .n_tok = 1 + j / 2 / PN_FEW_PANELS,
                           .first = (size_t)n % 3,
-                          .n_plane = 1 + (int)shape % 2,
+                          .n_plane = 1 + (int)j % 2,
                           .content = n / 2 % N_CONTENT,
                           .inputs = N_STEP_KIND,
                           .place = n / 3 % (ASKEW + 1)};
@@ -279,7 +296,7 @@ static void check_few(pn_few_fn few, pn_panel_kind kind) {
         }
     for (int inputs = 0; inputs < N_STEP_KIND; inputs++)
         for (int i = 0; i < 2 * N_CONTENT; i++) {
-            few_case c = {kind,  width_of(kind, 2), 4, 0, 1 + (size_t)inputs % 4, 1 + i % 2, i / 2, inputs,
+            few_case c = {kind,  shape_of(kind, 2), 4, 0, 1 + (size_t)inputs % 4, 1 + i % 2, i / 2, inputs,
                           AT_END};
             check_few_case(few, &c);
         }
@@ -287,12 +304,13 @@ static void check_few(pn_few_fn few, pn_panel_kind kind) {
 
 /* ---- expand ---- */
 
-static void check_expand_case(pn_expand_fn expand, pn_panel_kind kind, size_t n_col, int content, int place) {
+static void check_expand_case(pn_expand_fn expand, pn_panel_kind kind, pn_panel_shape shape, int content,
+                              int place) {
     static reference expected;
     pn_panel_format f = pn_panel_formats[kind];
-    const uint8_t *panel = guarded_panel(kind, n_col, content, place);
-    unpack(f, panel, n_col, &expected);
-    size_t n_scale = n_col / f.group * PN_PANEL_ROWS;
+    const uint8_t *panel = guarded_panel(kind, shape, content, place);
+    unpack(f, panel, shape, &expected);
+    size_t n_col = shape.n_col, n_scale = n_col / f.group * PN_PANEL_ROWS;
     int aligned = place == AT_START ? AT_START : AT_END;
     pn_codes w = {.codes = guarded(n_col * PN_PANEL_ROWS, 1, aligned),
                   .scale = guarded_floats(n_scale, aligned),
@@ -301,7 +319,7 @@ static void check_expand_case(pn_expand_fn expand, pn_panel_kind kind, size_t n_
                   .group = 77,
                   .least = 77,
                   .bits = 77};
-    expand(panel, n_col, &w);
+    expand(panel, shape, &w);
     assert_int_equal(w.n_step, n_col / PN_STEP);
     assert_int_equal(w.group, f.group);
     assert_int_equal(w.least, expected.codes.least);
@@ -316,9 +334,9 @@ static void check_expand_case(pn_expand_fn expand, pn_panel_kind kind, size_t n_
 }
 
 static void check_expand(pn_expand_fn expand, pn_panel_kind kind) {
-    for (size_t i = 0; width_of(kind, i) > 0; i++)
+    for (size_t i = 0; shape_of(kind, i).n_col > 0; i++)
         for (int j = 0; j < N_CONTENT * (ASKEW + 1); j++)
-            check_expand_case(expand, kind, width_of(kind, i), j / (ASKEW + 1), j % (ASKEW + 1));
+            check_expand_case(expand, kind, shape_of(kind, i), j / (ASKEW + 1), j % (ASKEW + 1));
 }
 
 /* ---- unpacked weights ---- */
@@ -449,7 +467,7 @@ static void check_join_case(const pn_kernels *t, size_t n_step, int place) {
     const pn_panel_format nibbles = {.bits = 4};
     size_t n_high = n_step * PN_SPLIT_HIGH_BYTES, n_low = n_step * PN_SPLIT_LOW_BYTES;
     uint8_t *high = guarded(n_high, 1, place), *low = guarded(n_low, 1, place),
-            *panel = guarded(pn_panel_bytes(PN_PANEL_Q8_0, n_step * PN_STEP), 1, place);
+            *panel = guarded(pn_panel_bytes(PN_PANEL_Q8_0, (pn_panel_shape){n_step * PN_STEP, 0}), 1, place);
     for (size_t i = 0; i < n_high; i++)
         high[i] = (uint8_t)pn_rng_u64(&rng);
     for (size_t i = 0; i < n_low; i++)

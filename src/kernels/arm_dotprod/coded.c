@@ -20,11 +20,11 @@ PN_NEON_INLINE void dot(const int8x16_t *codes, size_t n, size_t run, const int8
     }
 }
 
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    void pn_few_##name##_dotprod(const uint8_t *const *panels, size_t n_panel, size_t n_col,                 \
+#define PN_PANEL(name, ...)                                                                                  \
+    void pn_few_##name##_dotprod(const uint8_t *const *panels, size_t n_panel, pn_panel_shape shape,         \
                                  const pn_inputs *inputs, size_t first, size_t n_tok, float *out) {          \
-        pn_few_codes(dot, (pn_panel_format){bits, group, zero, codebook, min, super}, panels, n_panel,       \
-                     n_col, inputs, first, n_tok, out);                                                      \
+        pn_few_codes(dot, (pn_panel_format){__VA_ARGS__}, panels, n_panel, shape, inputs, first, n_tok,      \
+                     out);                                                                                   \
     }
 #include "quant/panels.inc"
 #undef PN_PANEL

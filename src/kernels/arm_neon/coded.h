@@ -79,19 +79,20 @@ PN_NEON_INLINE size_t pn_products_in_16_bits(pn_panel_format f) {
 
 /* pn_few_fn; dot and f are constants. */
 PN_NEON_INLINE void pn_few_codes(pn_dot_fn dot, pn_panel_format f, const uint8_t *const *panels,
-                                 size_t n_panel, size_t n_col, const pn_inputs *inputs, size_t first,
+                                 size_t n_panel, pn_panel_shape shape, const pn_inputs *inputs, size_t first,
                                  size_t n_tok, float *out) {
     const pn_code_kind k = {
         .group = f.group, .zero = f.zero - pn_subtracted(f), .run = pn_products_in_16_bits(f), .min = f.min};
     const size_t unit_steps = pn_panel_unit_columns(f) / PN_STEP;
     const pn_inputs x = *inputs; /* which the results, for all the compiler knows, could overwrite */
     memset(out, 0, n_panel * n_tok * PN_PANEL_ROWS * sizeof *out);
-    for (size_t step = 0; step < n_col / PN_STEP; step++) {
+    for (size_t step = 0; step < shape.n_col / PN_STEP; step++) {
+        const size_t scales_at = pn_panel_scales_at(f, shape, step / unit_steps);
         for (size_t p = 0; p < n_panel; p++) {
             const uint8_t *unit = panels[p] + step / unit_steps * pn_panel_unit_bytes(f);
             for (size_t i = 0; i < 4; i++) {
                 pn_four_rows rows;
-                pn_unpack_rows(f, unit, step % unit_steps, i, &rows);
+                pn_unpack_rows(f, unit, panels[p] + scales_at, step % unit_steps, i, &rows);
                 pn_add_rows(dot, 1, k, &rows, &x, first, n_tok, step,
                             out + p * n_tok * PN_PANEL_ROWS + 4 * i);
             }

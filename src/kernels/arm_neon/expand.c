@@ -15,26 +15,27 @@ PN_NEON_INLINE void store_rows(pn_panel_format f, const pn_four_rows *rows, size
     }
 }
 
-PN_NEON_INLINE void expand(pn_panel_format f, const uint8_t *panel, size_t n_col, pn_codes *w) {
+PN_NEON_INLINE void expand(pn_panel_format f, const uint8_t *panel, pn_panel_shape shape, pn_codes *w) {
     const size_t unit_steps = pn_panel_unit_columns(f) / PN_STEP;
-    for (size_t step = 0; step < n_col / PN_STEP; step++) {
+    for (size_t step = 0; step < shape.n_col / PN_STEP; step++) {
         const uint8_t *unit = panel + step / unit_steps * pn_panel_unit_bytes(f);
+        const uint8_t *scales = panel + pn_panel_scales_at(f, shape, step / unit_steps);
         for (size_t i = 0; i < 4; i++) {
             pn_four_rows rows;
-            pn_unpack_rows(f, unit, step % unit_steps, i, &rows);
+            pn_unpack_rows(f, unit, scales, step % unit_steps, i, &rows);
             store_rows(f, &rows, step, i, w);
         }
     }
-    w->n_step = n_col / PN_STEP;
+    w->n_step = shape.n_col / PN_STEP;
     w->group = f.group;
     w->least = f.codebook ? 127 : f.zero;
     w->bits = f.codebook ? 8 : f.bits;
     if (!f.min) w->offset = NULL;
 }
 
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    void pn_expand_##name##_neon(const uint8_t *panel, size_t n_col, pn_codes *w) {                          \
-        expand((const pn_panel_format){bits, group, zero, codebook, min, super}, panel, n_col, w);           \
+#define PN_PANEL(name, ...)                                                                                  \
+    void pn_expand_##name##_neon(const uint8_t *panel, pn_panel_shape shape, pn_codes *w) {                  \
+        expand((const pn_panel_format){__VA_ARGS__}, panel, shape, w);                                       \
     }
 #include "quant/panels.inc"
 #undef PN_PANEL

@@ -99,10 +99,19 @@ PN_NEON_INLINE float32x4_t pn_load_small(const uint8_t *x) {
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 }
 
-/* Rows 4 i .. 4 i + 3 of step s of a unit. f is a constant. */
-PN_NEON_INLINE void pn_unpack_rows(pn_panel_format f, const uint8_t *unit, size_t s, size_t i,
-                                   pn_four_rows *rows) {
-    const uint8_t *d = unit + pn_panel_scale_offset(f), *m = d + 2 * PN_PANEL_ROWS;
+/* zero' - zero, where the four bytes at x are zero'. */
+PN_NEON_INLINE float32x4_t pn_load_zeros(pn_panel_format f, const uint8_t *x) {
+    uint32_t four;
+    memcpy(&four, x, sizeof four);
+    uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
+    int32x4_t zeros = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
+    return vcvtq_f32_s32(vsubq_s32(zeros, vdupq_n_s32(f.zero)));
+}
+
+/* Rows 4 i .. 4 i + 3 of step s of a unit, whose scales begin at d. f is a constant. */
+PN_NEON_INLINE void pn_unpack_rows(pn_panel_format f, const uint8_t *unit, const uint8_t *d, size_t s,
+                                   size_t i, pn_four_rows *rows) {
+    const uint8_t *m = d + 2 * PN_PANEL_ROWS;
     const size_t groups = PN_STEP / f.group, n_small = (size_t)PN_SUPER / f.group * PN_PANEL_ROWS;
     pn_unpack_codes(f, unit + s * pn_panel_step_bytes(f), i, rows->codes);
     for (size_t g = 0; g < groups; g++) {
@@ -110,6 +119,10 @@ PN_NEON_INLINE void pn_unpack_rows(pn_panel_format f, const uint8_t *unit, size_
         rows->scale[g] = pn_load_half(d + 8 * i);
         if (f.super) rows->scale[g] = vmulq_f32(rows->scale[g], pn_load_small(small));
         if (!f.min) continue;
+        if (f.apart) {
+            rows->offset[g] = vnegq_f32(vmulq_f32(rows->scale[g], pn_load_zeros(f, m + 4 * i)));
+            continue;
+        }
         rows->offset[g] = pn_load_half(m + 8 * i);
         if (f.super) rows->offset[g] = vnegq_f32(vmulq_f32(rows->offset[g], pn_load_small(small + n_small)));
     }

@@ -30,10 +30,9 @@ static inline void pn_unpack_step_scalar(pn_panel_format f, const uint8_t *step,
     }
 }
 
-/* [groups of a unit][16] scales, and offsets where the format has them. */
-static inline void pn_unpack_scales_scalar(pn_panel_format f, const uint8_t *unit, float *scale,
-                                           float *offset) {
-    const uint8_t *d = unit + pn_panel_scale_offset(f), *m = d + 2 * PN_PANEL_ROWS;
+/* [groups of a unit][16] scales, and offsets where the format has them, from d on. */
+static inline void pn_unpack_scales_scalar(pn_panel_format f, const uint8_t *d, float *scale, float *offset) {
+    const uint8_t *m = d + 2 * PN_PANEL_ROWS;
     const int8_t *small = (const int8_t *)(f.min ? m + 2 * PN_PANEL_ROWS : m);
     size_t n = pn_panel_unit_columns(f) / f.group * PN_PANEL_ROWS;
     for (size_t i = 0; i < n; i++) {
@@ -41,6 +40,10 @@ static inline void pn_unpack_scales_scalar(pn_panel_format f, const uint8_t *uni
         scale[i] = pn_block_half(d + 2 * row);
         if (f.super) scale[i] *= (float)small[i];
         if (!f.min) continue;
+        if (f.apart) {
+            offset[i] = -(scale[i] * (float)(m[row] - f.zero));
+            continue;
+        }
         offset[i] = pn_block_half(m + 2 * row);
         if (f.super) offset[i] = -(offset[i] * (float)small[n + i]);
     }

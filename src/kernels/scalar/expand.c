@@ -2,25 +2,27 @@
 #include "kernels/isa.h"
 #include "kernels/scalar/coded.h"
 
-static inline void expand(pn_panel_format f, const uint8_t *panel, size_t n_col, pn_codes *w) {
+static inline void expand(pn_panel_format f, const uint8_t *panel, pn_panel_shape shape, pn_codes *w) {
     size_t steps = pn_panel_unit_columns(f) / PN_STEP;
     size_t scales = pn_panel_unit_columns(f) / f.group * PN_PANEL_ROWS;
-    for (size_t u = 0; u < n_col / pn_panel_unit_columns(f); u++, panel += pn_panel_unit_bytes(f)) {
+    for (size_t u = 0; u < shape.n_col / pn_panel_unit_columns(f); u++) {
+        const uint8_t *unit = panel + u * pn_panel_unit_bytes(f);
         for (size_t s = 0; s < steps; s++)
-            pn_unpack_step_scalar(f, panel + s * pn_panel_step_bytes(f),
+            pn_unpack_step_scalar(f, unit + s * pn_panel_step_bytes(f),
                                   w->codes + (u * steps + s) * PN_STEP_CODES);
-        pn_unpack_scales_scalar(f, panel, w->scale + u * scales, f.min ? w->offset + u * scales : NULL);
+        pn_unpack_scales_scalar(f, panel + pn_panel_scales_at(f, shape, u), w->scale + u * scales,
+                                f.min ? w->offset + u * scales : NULL);
     }
-    w->n_step = n_col / PN_STEP;
+    w->n_step = shape.n_col / PN_STEP;
     w->group = f.group;
     w->least = f.codebook ? 127 : f.zero;
     w->bits = f.codebook ? 8 : f.bits;
     if (!f.min) w->offset = NULL;
 }
 
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    void pn_expand_##name##_scalar(const uint8_t *panel, size_t n_col, pn_codes *w) {                        \
-        expand((const pn_panel_format){bits, group, zero, codebook, min, super}, panel, n_col, w);           \
+#define PN_PANEL(name, ...)                                                                                  \
+    void pn_expand_##name##_scalar(const uint8_t *panel, pn_panel_shape shape, pn_codes *w) {                \
+        expand((const pn_panel_format){__VA_ARGS__}, panel, shape, w);                                       \
     }
 #include "quant/panels.inc"
 #undef PN_PANEL

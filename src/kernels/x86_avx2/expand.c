@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/x86_avx2/panel.h"
 
-PN_AVX2_INLINE void expand(pn_panel_format f, const uint8_t *unit, size_t n_col, pn_codes *w) {
+PN_AVX2_INLINE void expand(pn_panel_format f, const uint8_t *panel, pn_panel_shape shape, pn_codes *w) {
     const size_t steps = pn_panel_unit_columns(f) / PN_STEP;
     const size_t scales = pn_panel_unit_columns(f) / f.group * PN_PANEL_ROWS;
     int8_t *codes = w->codes;
     float *scale = w->scale, *offset = w->offset;
-    for (size_t n = n_col / pn_panel_unit_columns(f); n > 0; n--, unit += pn_panel_unit_bytes(f)) {
+    for (size_t u = 0; u < shape.n_col / pn_panel_unit_columns(f); u++) {
+        const uint8_t *unit = panel + u * pn_panel_unit_bytes(f);
         for (const uint8_t *step = unit; step < unit + steps * pn_panel_step_bytes(f);
              step += pn_panel_step_bytes(f)) {
             PN_UNROLL
             for (size_t i = 0; i < 16; i++, codes += 32)
                 _mm256_storeu_si256((__m256i *)codes, pn_signed_codes(f, step, i / 2, i % 2));
         }
-        pn_unpack_scales(f, unit, scale, offset);
+        pn_unpack_scales(f, panel + pn_panel_scales_at(f, shape, u), scale, offset);
         scale += scales;
         if (f.min) offset += scales;
     }
-    w->n_step = n_col / PN_STEP;
+    w->n_step = shape.n_col / PN_STEP;
     w->group = f.group;
     w->least = f.codebook ? 127 : f.zero;
     w->bits = f.codebook ? 8 : f.bits;
     if (!f.min) w->offset = NULL;
 }
 
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    void pn_expand_##name##_avx2(const uint8_t *panel, size_t n_col, pn_codes *w) {                          \
-        expand((const pn_panel_format){bits, group, zero, codebook, min, super}, panel, n_col, w);           \
+#define PN_PANEL(name, ...)                                                                                  \
+    void pn_expand_##name##_avx2(const uint8_t *panel, pn_panel_shape shape, pn_codes *w) {                  \
+        expand((const pn_panel_format){__VA_ARGS__}, panel, shape, w);                                       \
     }
 #include "quant/panels.inc"
 #undef PN_PANEL

@@ -58,15 +58,15 @@ PN_AVX2_INLINE void multiply_wide(pn_panel_format f, const uint8_t *step, size_t
     }
 }
 
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    void pn_few_##name##_avx2(const uint8_t *const *panels, size_t n_panel, size_t n_col,                    \
+#define PN_PANEL(name, ...)                                                                                  \
+    void pn_few_##name##_avx2(const uint8_t *const *panels, size_t n_panel, pn_panel_shape shape,            \
                               const pn_inputs *inputs, size_t first, size_t n_tok, float *out) {             \
-        const pn_panel_format f = {bits, group, zero, codebook, min, super};                                 \
-        const pn_multiply_fn multiply = (bits) == 8 || (codebook) ? multiply_wide : multiply_narrow;         \
+        const pn_panel_format f = {__VA_ARGS__};                                                             \
+        const pn_multiply_fn multiply = f.bits == 8 || f.codebook ? multiply_wide : multiply_narrow;         \
         if (inputs->n_plane == 2)                                                                            \
-            pn_few(f, multiply, 2, panels, n_panel, n_col, inputs, first, n_tok, out);                       \
+            pn_few(f, multiply, 2, panels, n_panel, shape, inputs, first, n_tok, out);                       \
         else                                                                                                 \
-            pn_few(f, multiply, 1, panels, n_panel, n_col, inputs, first, n_tok, out);                       \
+            pn_few(f, multiply, 1, panels, n_panel, shape, inputs, first, n_tok, out);                       \
     }
 #include "quant/panels.inc"
 #undef PN_PANEL

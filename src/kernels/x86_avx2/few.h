@@ -80,16 +80,22 @@ PN_AVX2_INLINE void pn_few_unit(pn_panel_format f, pn_multiply_fn multiply, cons
 }
 
 PN_AVX2_INLINE void pn_few(pn_panel_format f, pn_multiply_fn multiply, size_t n_plane,
-                           const uint8_t *const *panels, size_t n_panel, size_t n_col,
+                           const uint8_t *const *panels, size_t n_panel, pn_panel_shape shape,
                            const pn_inputs *inputs, size_t first, size_t n_tok, float *out) {
     const size_t unit_steps = pn_panel_unit_columns(f) / PN_STEP;
     memset(out, 0, n_panel * n_tok * PN_PANEL_ROWS * sizeof *out);
-    for (size_t step = 0; step < n_col / PN_STEP; step += unit_steps) {
+    for (size_t step = 0; step < shape.n_col / PN_STEP; step += unit_steps) {
+        const size_t scales_at = pn_panel_scales_at(f, shape, step / unit_steps);
         for (size_t p = 0; p < n_panel; p++) {
             float scale[PN_GROUPS_MAX * PN_PANEL_ROWS], offset[PN_GROUPS_MAX * PN_PANEL_ROWS];
             const uint8_t *unit = panels[p] + step / unit_steps * pn_panel_unit_bytes(f);
             float *acc = out + p * n_tok * PN_PANEL_ROWS;
-            pn_unpack_scales(f, unit, scale, offset);
+            __asm__("" : "+r"(unit)); /* one address, not one for every vector */
+            pn_unpack_scales(f, f.apart ? panels[p] + scales_at : unit + pn_panel_scale_offset(f), scale,
+                             offset);
+            if (f.apart) /* the next panel's: these are few, and far from the codes */
+                _mm_prefetch((const char *)panels[p] + scales_at + pn_panel_coded_bytes(f, shape),
+                             _MM_HINT_T0);
             size_t t = 0;
             for (; t + 2 <= n_tok; t += 2)
                 pn_few_unit(f, multiply, unit, scale, offset,

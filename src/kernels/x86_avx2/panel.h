@@ -105,13 +105,25 @@ PN_AVX2_INLINE __m256 pn_small_level(__m256 level, const uint8_t *small) {
     return _mm256_mul_ps(level, _mm256_cvtepi32_ps(factor));
 }
 
-/* [groups of a unit][16]; offset is not touched without `min`. */
-PN_AVX2_INLINE void pn_unpack_scales(pn_panel_format f, const uint8_t *unit, float *scale, float *offset) {
-    const uint8_t *d = unit + pn_panel_scale_offset(f), *m = d + 2 * PN_PANEL_ROWS;
+/* -(d * (zero' - zero)), where the bytes at x are zero'. */
+PN_AVX2_INLINE __m256 pn_offset_of_zeros(pn_panel_format f, const uint8_t *x, __m256 d) {
+    __m256i zeros = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)x));
+    __m256 m = _mm256_cvtepi32_ps(_mm256_sub_epi32(zeros, _mm256_set1_epi32(f.zero)));
+    return _mm256_xor_ps(_mm256_mul_ps(d, m), _mm256_set1_ps(-0.0f));
+}
+
+/* [groups of a unit][16], from d on; offset is not touched without `min`. */
+PN_AVX2_INLINE void pn_unpack_scales(pn_panel_format f, const uint8_t *d, float *scale, float *offset) {
+    const uint8_t *m = d + 2 * PN_PANEL_ROWS;
     const uint8_t *small = f.min ? m + 2 * PN_PANEL_ROWS : m;
     const size_t n = pn_panel_unit_columns(f) / f.group * PN_PANEL_ROWS;
     for (size_t half = 0; half < PN_PANEL_ROWS; half += 8) {
         __m256 d8 = pn_load_half((const uint16_t *)(const void *)(d + 2 * half));
+        if (f.apart) {
+            _mm256_storeu_ps(scale + half, d8);
+            if (f.min) _mm256_storeu_ps(offset + half, pn_offset_of_zeros(f, m + half, d8));
+            continue;
+        }
         __m256 m8 = f.min ? pn_load_half((const uint16_t *)(const void *)(m + 2 * half)) : d8;
         for (size_t i = half; i < n; i += PN_PANEL_ROWS) {
             _mm256_storeu_ps(scale + i, f.super ? pn_small_level(d8, small + i) : d8);

@@ -9,34 +9,37 @@ PN_AVX512_INLINE void expand_step(pn_panel_format f, const uint8_t *step, int8_t
         _mm512_store_si512(out + 64 * v, _mm512_sub_epi8(codes[v], zero));
 }
 
-PN_AVX512_INLINE void expand(pn_panel_format f, const uint8_t *panel, size_t n_col, pn_codes *w) {
-    const size_t n_unit = n_col / pn_panel_unit_columns(f), steps = pn_panel_unit_columns(f) / PN_STEP;
+PN_AVX512_INLINE void expand(pn_panel_format f, const uint8_t *panel, pn_panel_shape shape, pn_codes *w) {
+    const size_t n_unit = shape.n_col / pn_panel_unit_columns(f), steps = pn_panel_unit_columns(f) / PN_STEP;
     const size_t groups = pn_panel_unit_columns(f) / f.group;
     int8_t *codes = w->codes;
     float *scale = w->scale, *offset = w->offset;
-    for (size_t u = 0; u < n_unit; u++, panel += pn_panel_unit_bytes(f)) {
+    for (size_t u = 0; u < n_unit; u++) {
+        const uint8_t *unit = panel + u * pn_panel_unit_bytes(f);
+        const uint8_t *scales = panel + pn_panel_scales_at(f, shape, u);
         for (size_t s = 0; s < steps; s++, codes += 64 * PN_STEP_VECTORS) {
-            pn_fetch_step(f, panel, s);
-            expand_step(f, panel + s * pn_panel_step_bytes(f), codes);
+            pn_fetch_step(f, shape, unit, u, s);
+            expand_step(f, unit + s * pn_panel_step_bytes(f), codes);
         }
-        const pn_unit_scales both = pn_unpack_unit_scales(f, panel);
+        pn_fetch_scales(f, shape, scales);
+        const pn_unit_scales both = pn_unpack_unit_scales(f, scales);
         for (size_t g = 0; g < groups; g++, scale += PN_PANEL_ROWS)
-            _mm512_store_ps(scale, pn_unpack_scale(f, panel, both.d, g));
+            _mm512_store_ps(scale, pn_unpack_scale(f, scales, both.d, g));
         for (size_t g = 0; f.min && g < groups; g++, offset += PN_PANEL_ROWS) {
-            const __m512 o = pn_unpack_offset(f, panel, both.m, g), minus_zero = _mm512_set1_ps(-0.0f);
-            _mm512_store_ps(offset, f.super ? _mm512_xor_ps(o, minus_zero) : o);
+            const __m512 o = pn_unpack_offset(f, scales, both.m, g), minus_zero = _mm512_set1_ps(-0.0f);
+            _mm512_store_ps(offset, pn_offset_is_negative(f) ? _mm512_xor_ps(o, minus_zero) : o);
         }
     }
-    w->n_step = n_col / PN_STEP;
+    w->n_step = shape.n_col / PN_STEP;
     w->group = f.group;
     w->least = f.codebook ? 127 : f.zero;
     w->bits = f.codebook ? 8 : f.bits;
     if (!f.min) w->offset = NULL;
 }
 
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    void pn_expand_##name##_avx512(const uint8_t *panel, size_t n_col, pn_codes *w) {                        \
-        expand((pn_panel_format){bits, group, zero, codebook, min, super}, panel, n_col, w);                 \
+#define PN_PANEL(name, ...)                                                                                  \
+    void pn_expand_##name##_avx512(const uint8_t *panel, pn_panel_shape shape, pn_codes *w) {                \
+        expand((pn_panel_format){__VA_ARGS__}, panel, shape, w);                                             \
     }
 #include "quant/panels.inc"
 #undef PN_PANEL

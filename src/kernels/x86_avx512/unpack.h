@@ -90,40 +90,59 @@ PN_AVX512_INLINE __m512 pn_load_small(const uint8_t *x) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)x)));
 }
 
-/* What the scales and the offsets of a unit's rows have in common. */
+/* d * (zero' - zero), where the bytes at x are zero'. */
+PN_AVX512_INLINE __m512 pn_unpack_zeros(pn_panel_format f, const uint8_t *x, __m512 d) {
+    const __m512i zeros = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x));
+    return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_sub_epi32(zeros, _mm512_set1_epi32(f.zero))));
+}
+
+/* What the scales and the offsets of a unit's rows, which begin at `scales`, have in common. */
 typedef struct pn_unit_scales {
     __m512 d, m;
 } pn_unit_scales;
-PN_AVX512_INLINE pn_unit_scales pn_unpack_unit_scales(pn_panel_format f, const uint8_t *unit) {
-    const uint8_t *d = unit + pn_panel_scale_offset(f);
-    return (pn_unit_scales){pn_load_half(d),
-                            f.min ? pn_load_half(d + 2 * PN_PANEL_ROWS) : _mm512_setzero_ps()};
+PN_AVX512_INLINE pn_unit_scales pn_unpack_unit_scales(pn_panel_format f, const uint8_t *scales) {
+    const uint8_t *m = scales + 2 * PN_PANEL_ROWS;
+    const __m512 d = pn_load_half(scales);
+    if (!f.min) return (pn_unit_scales){d, _mm512_setzero_ps()};
+    return (pn_unit_scales){d, f.apart ? pn_unpack_zeros(f, m, d) : pn_load_half(m)};
 }
 
 /* The scales of the rows in one group of a unit. */
-PN_AVX512_INLINE __m512 pn_unpack_scale(pn_panel_format f, const uint8_t *unit, __m512 d, size_t group) {
-    const uint8_t *small = unit + pn_panel_scale_offset(f) + (f.min ? 4 : 2) * PN_PANEL_ROWS;
+PN_AVX512_INLINE __m512 pn_unpack_scale(pn_panel_format f, const uint8_t *scales, __m512 d, size_t group) {
+    const uint8_t *small = scales + (f.min ? 4 : 2) * PN_PANEL_ROWS;
     return f.super ? _mm512_mul_ps(d, pn_load_small(small + group * PN_PANEL_ROWS)) : d;
 }
 
-/* The offsets of a format with `min`; with `super` their negative. */
-PN_AVX512_INLINE __m512 pn_unpack_offset(pn_panel_format f, const uint8_t *unit, __m512 m, size_t group) {
+/* The offsets of a format with `min`, or their negative. */
+PN_AVX512_INLINE bool pn_offset_is_negative(pn_panel_format f) {
+    return f.super || f.apart;
+}
+PN_AVX512_INLINE __m512 pn_unpack_offset(pn_panel_format f, const uint8_t *scales, __m512 m, size_t group) {
     const size_t n = (size_t)PN_SUPER / f.group;
-    const uint8_t *small = unit + pn_panel_scale_offset(f) + (4 + n) * PN_PANEL_ROWS;
+    const uint8_t *small = scales + (4 + n) * PN_PANEL_ROWS;
     return f.super ? _mm512_mul_ps(m, pn_load_small(small + group * PN_PANEL_ROWS)) : m;
 }
 
 /* Packed panels are read once, at the speed of memory, and the hardware's guess of what is to come starts
    anew on every page: to ask for it is worth a third. The distance is a unit, since a unit's scales are at
    its end and needed at its beginning, and what passes in the time of a fetch. Past the end of a panel the
-   next one follows. This asks for the s-th part of the unit that is to come, so that a unit's steps ask for
-   all of it. */
-PN_AVX512_INLINE void pn_fetch_step(pn_panel_format f, const uint8_t *unit, size_t s) {
+   next one follows. This asks for the s-th part of the unit that is to come after number u, so that a unit's
+   steps ask for all of it. Scales that stand apart are passed over: see pn_fetch_scales. */
+PN_AVX512_INLINE void pn_fetch_step(pn_panel_format f, pn_panel_shape shape, const uint8_t *unit, size_t u,
+                                    size_t s) {
     const size_t bytes = pn_panel_unit_bytes(f), steps = pn_panel_unit_columns(f) / PN_STEP;
     const size_t lines = (bytes + PN_LINE * steps - 1) / (PN_LINE * steps);
-    const uintptr_t at = (uintptr_t)unit + bytes + PN_FETCH_BYTES + s * lines * PN_LINE;
+    uintptr_t at = (uintptr_t)unit + bytes + PN_FETCH_BYTES + s * lines * PN_LINE;
+    if (f.apart && (u + 1) * bytes + PN_FETCH_BYTES >= pn_panel_scales_at(f, shape, 0))
+        at += pn_panel_coded_bytes(f, shape) - pn_panel_scales_at(f, shape, 0);
     for (size_t i = 0; i < lines; i++)
         _mm_prefetch((const char *)(at + i * PN_LINE), _MM_HINT_T0);
+}
+
+/* Scales that stand apart, at `scales`, are few: those of the next panel are asked for. */
+PN_AVX512_INLINE void pn_fetch_scales(pn_panel_format f, pn_panel_shape shape, const uint8_t *scales) {
+    if (!f.apart) return;
+    _mm_prefetch((const char *)((uintptr_t)scales + pn_panel_coded_bytes(f, shape)), _MM_HINT_T0);
 }
 
 #endif

@@ -53,42 +53,49 @@ PN_AVX512_INLINE __m512 add_group(pn_panel_format f, int n_plane, const __m512i 
     }
     acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(scale, _mm512_set1_ps(in->scale)), acc);
     if (!f.min) return acc;
-    if (f.super) return _mm512_fnmadd_ps(offset, _mm512_set1_ps(in->sum[g]), acc);
+    if (pn_offset_is_negative(f)) return _mm512_fnmadd_ps(offset, _mm512_set1_ps(in->sum[g]), acc);
     return _mm512_fmadd_ps(offset, _mm512_set1_ps(in->sum[g]), acc);
 }
 
 /* Step s of a unit for all tokens: acc [n_tok]. */
-PN_AVX512_INLINE void add_step(pn_panel_format f, int n_plane, const uint8_t *unit, pn_unit_scales both,
-                               size_t s, const step_input *in, size_t n_tok, __m512 *acc) {
+PN_AVX512_INLINE void add_step(pn_panel_format f, int n_plane, const uint8_t *unit, const uint8_t *scales,
+                               pn_unit_scales both, size_t s, const step_input *in, size_t n_tok,
+                               __m512 *acc) {
     const size_t groups = (size_t)PN_STEP / f.group;
     __m512i codes[PN_STEP_VECTORS];
     pn_unpack_codes(f, unit + s * pn_panel_step_bytes(f), codes);
     for (size_t g = 0; g < groups; g++) {
-        const __m512 scale = pn_unpack_scale(f, unit, both.d, s * groups + g);
-        const __m512 offset = f.min ? pn_unpack_offset(f, unit, both.m, s * groups + g) : scale;
+        const __m512 scale = pn_unpack_scale(f, scales, both.d, s * groups + g);
+        const __m512 offset = f.min ? pn_unpack_offset(f, scales, both.m, s * groups + g) : scale;
         for (size_t t = 0; t < n_tok; t++)
             acc[t] = add_group(f, n_plane, codes, scale, offset, in + t, g, acc[t]);
     }
 }
 
 PN_AVX512_INLINE void few(pn_panel_format f, int n_plane, const uint8_t *const *panels, size_t n_panel,
-                          size_t n_col, const pn_inputs *x, size_t first, size_t n_tok, float *out) {
+                          pn_panel_shape shape, const pn_inputs *x, size_t first, size_t n_tok, float *out) {
     const size_t steps = pn_panel_unit_columns(f) / PN_STEP;
+    size_t scales_at = SIZE_MAX; /* in each panel; units of a group of a format with `apart` share them */
     pn_unit_scales scales[PN_FEW_PANELS];
     step_input in[PN_FEW_TOKENS];
     __m512 acc[PN_FEW_PANELS * PN_FEW_TOKENS];
     for (size_t i = 0; i < n_panel * n_tok; i++)
         acc[i] = _mm512_setzero_ps();
-    for (size_t u = 0; u < n_col / pn_panel_unit_columns(f); u++) {
-        for (size_t p = 0; p < n_panel; p++)
-            scales[p] = pn_unpack_unit_scales(f, panels[p] + u * pn_panel_unit_bytes(f));
+    for (size_t u = 0; u < shape.n_col / pn_panel_unit_columns(f); u++) {
+        const size_t before = scales_at;
+        scales_at = pn_panel_scales_at(f, shape, u);
+        for (size_t p = 0; p < n_panel && (!f.apart || scales_at != before); p++) {
+            pn_fetch_scales(f, shape, panels[p] + scales_at);
+            scales[p] = pn_unpack_unit_scales(f, panels[p] + scales_at);
+        }
         for (size_t s = 0; s < steps; s++) {
             for (size_t t = 0; t < n_tok; t++)
                 in[t] = input_of(f, x, first + t, u * steps + s);
             for (size_t p = 0; p < n_panel; p++) {
                 const uint8_t *unit = panels[p] + u * pn_panel_unit_bytes(f);
-                pn_fetch_step(f, unit, s);
-                add_step(f, n_plane, unit, scales[p], s, in, n_tok, acc + p * n_tok);
+                __asm__("" : "+r"(unit)); /* one address, not one for every vector */
+                pn_fetch_step(f, shape, unit, u, s);
+                add_step(f, n_plane, unit, panels[p] + scales_at, scales[p], s, in, n_tok, acc + p * n_tok);
             }
         }
     }
@@ -97,23 +104,24 @@ PN_AVX512_INLINE void few(pn_panel_format f, int n_plane, const uint8_t *const *
 }
 
 /* With the number of planes a constant, and the one token of decoding. */
-PN_AVX512_INLINE void few_of(pn_panel_format f, const uint8_t *const *panels, size_t n_panel, size_t n_col,
-                             const pn_inputs *x, size_t first, size_t n_tok, float *out) {
+PN_AVX512_INLINE void few_of(pn_panel_format f, const uint8_t *const *panels, size_t n_panel,
+                             pn_panel_shape shape, const pn_inputs *x, size_t first, size_t n_tok,
+                             float *out) {
     if (x->n_plane == 2 && n_tok == 1)
-        few(f, 2, panels, n_panel, n_col, x, first, 1, out);
+        few(f, 2, panels, n_panel, shape, x, first, 1, out);
     else if (x->n_plane == 2)
-        few(f, 2, panels, n_panel, n_col, x, first, n_tok, out);
+        few(f, 2, panels, n_panel, shape, x, first, n_tok, out);
     else if (n_tok == 1)
-        few(f, 1, panels, n_panel, n_col, x, first, 1, out);
+        few(f, 1, panels, n_panel, shape, x, first, 1, out);
     else
-        few(f, 1, panels, n_panel, n_col, x, first, n_tok, out);
+        few(f, 1, panels, n_panel, shape, x, first, n_tok, out);
 }
 
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    void pn_few_##name##_avx512vnni(const uint8_t *const *panels, size_t n_panel, size_t n_col,              \
+#define PN_PANEL(name, ...)                                                                                  \
+    void pn_few_##name##_avx512vnni(const uint8_t *const *panels, size_t n_panel, pn_panel_shape shape,      \
                                     const pn_inputs *inputs, size_t first, size_t n_tok, float *out) {       \
-        const pn_panel_format f = {bits, group, zero, codebook, min, super};                                 \
-        few_of(f, panels, n_panel, n_col, inputs, first, n_tok, out);                                        \
+        const pn_panel_format f = {__VA_ARGS__};                                                             \
+        few_of(f, panels, n_panel, shape, inputs, first, n_tok, out);                                        \
     }
 #include "quant/panels.inc"
 #undef PN_PANEL

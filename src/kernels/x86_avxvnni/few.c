@@ -26,14 +26,14 @@ PN_AVX2_INLINE void multiply(pn_panel_format f, const uint8_t *step, size_t from
             sums[t][half] = _mm256_add_epi32(sums[t][half], _mm256_slli_epi32(high[t][half], 8));
 }
 
-#define PN_PANEL(name, bits, group, zero, codebook, min, super)                                              \
-    void pn_few_##name##_avxvnni(const uint8_t *const *panels, size_t n_panel, size_t n_col,                 \
+#define PN_PANEL(name, ...)                                                                                  \
+    void pn_few_##name##_avxvnni(const uint8_t *const *panels, size_t n_panel, pn_panel_shape shape,         \
                                  const pn_inputs *inputs, size_t first, size_t n_tok, float *out) {          \
-        const pn_panel_format f = {bits, group, zero, codebook, min, super};                                 \
+        const pn_panel_format f = {__VA_ARGS__};                                                             \
         if (inputs->n_plane == 2)                                                                            \
-            pn_few(f, multiply, 2, panels, n_panel, n_col, inputs, first, n_tok, out);                       \
+            pn_few(f, multiply, 2, panels, n_panel, shape, inputs, first, n_tok, out);                       \
         else                                                                                                 \
-            pn_few(f, multiply, 1, panels, n_panel, n_col, inputs, first, n_tok, out);                       \
+            pn_few(f, multiply, 1, panels, n_panel, shape, inputs, first, n_tok, out);                       \
     }
 #include "quant/panels.inc"
 #undef PN_PANEL

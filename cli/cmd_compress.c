@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* postern compress: a model of float weights in integers. */
+#include "command.h"
+#include "common.h"
+#include "json_out.h"
+#include "numbers.h"
+#include "term.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct compress_args {
+    int mode, backup, fallback, group_size, n_threads;
+    float ratio, target_bits;
+    uint64_t target_bytes;
+    cli_texts ignore;
+    const char *calibration;
+    int samples, sample_tokens;
+    bool all_layers, force, json;
+} compress_args;
+
+/* In the order of the library's enumerations. */
+static const cli_option options[] = {
+    {CLI_GROUP, 0, "what weights become", NULL, 0, 0, 0, NULL},
+    {CLI_CHOICE, 0, "mode", "int4_asym|int4_sym|int8_asym|int8_sym", offsetof(compress_args, mode), 0, 0,
+     "bits of a weight, from an offset of its own (asym) or around zero (sym)"},
+    {CLI_INT, 0, "group-size", "N", offsetof(compress_args, group_size), -1, 128,
+     "weights that share a scale in 4 bits: 32, 64, 128, or -1 for all of a row"},
+    {CLI_CHOICE, 0, "group-size-fallback", "adjust|ignore|error", offsetof(compress_args, fallback), 0, 0,
+     "where that does not divide a row: a smaller group, leave the matrix, or end"},
+    {CLI_TEXTS, 0, "ignore", "PATTERN", offsetof(compress_args, ignore), 0, 0,
+     "leave the tensors whose names match, with * and ?; may be repeated"},
+    {CLI_GROUP, 0, "how much of the model", NULL, 0, 0, 0, NULL},
+    {CLI_FLOAT, 0, "ratio", "R", offsetof(compress_args, ratio), 0, 1,
+     "share of the layers' weights in 4 bits; those that suffer most have 8"},
+    {CLI_BYTES, 0, "target-bytes", "SIZE", offsetof(compress_args, target_bytes), 0, 0,
+     "instead: as much in 8 bits as the tensors may take together, as in 1.2G or 900M"},
+    {CLI_FLOAT, 0, "target-bits", "B", offsetof(compress_args, target_bits), 0, 32,
+     "instead: the same in bits per weight (0: none)"},
+    {CLI_CHOICE, 0, "backup-mode", "int8_asym|int8_sym|none", offsetof(compress_args, backup), 0, 0,
+     "what the others become"},
+    {CLI_ON, 0, "all-layers", NULL, offsetof(compress_args, all_layers), 0, 0,
+     "count embedding and output head among the layers; else they have the backup mode"},
+    {CLI_GROUP, 0, "calibration", NULL, 0, 0, 0, NULL},
+    {CLI_TEXT, 0, "calibration", "FILE", offsetof(compress_args, calibration), 0, 0,
+     "text that shows what the model reads: weights are rounded for it, layer by layer"},
+    {CLI_INT, 0, "samples", "N", offsetof(compress_args, samples), 1, 100000,
+     "pieces of the text, from all over it"},
+    {CLI_INT, 0, "sample-tokens", "N", offsetof(compress_args, sample_tokens), 16, 8192, "tokens of a piece"},
+    {CLI_GROUP, 0, "other", NULL, 0, 0, 0, NULL},
+    {CLI_INT, 0, "threads", "N", offsetof(compress_args, n_threads), 0, 1024,
+     "threads (default: all that this process may use)"},
+    {CLI_ON, 0, "force", NULL, offsetof(compress_args, force), 0, 0, "replace OUT when it is there already"},
+    {CLI_ON, 0, "json", NULL, offsetof(compress_args, json), 0, 0,
+     "one JSON object: what became of every tensor"},
+    {.kind = CLI_END},
+};
+
+static void set_defaults(void *args) {
+    compress_args *a = args;
+    pn_compress_options o = pn_compress_options_default();
+    a->mode = (int)o.mode;
+    a->backup = (int)o.backup;
+    a->fallback = (int)o.fallback;
+    a->group_size = o.group_size;
+    a->ratio = (float)o.ratio;
+    a->samples = o.calibration_sequences;
+    a->sample_tokens = o.calibration_tokens;
+}
+
+static void on_progress(void *user, size_t n_done, size_t n_total) {
+    term_progress_update(user, n_done, n_total);
+}
+
+/* ---- the result ---- */
+
+static double bits_per_weight(const pn_compress_result *r, bool after) {
+    double bits = 0, weights = 0;
+    for (size_t i = 0; i < r->n_tensors; i++) {
+        bits += 8 * (double)(after ? r->tensors[i].bytes_after : r->tensors[i].bytes_before);
+        weights += (double)r->tensors[i].n_weights;
+    }
+    return weights > 0 ? bits / weights : 0;
+}
+
+static json_t *tensor_json(const pn_compressed_tensor *t) {
+    json_t *object = json_need(
+        json_pack("{s:o, s:s, s:s, s:I, s:I, s:f}", "name", json_from_text(t->name, strlen(t->name)),
+                  "type_before", t->type_before, "type_after", t->type_after, "bytes_before",
+                  (json_int_t)t->bytes_before, "bytes_after", (json_int_t)t->bytes_after, "error", t->error));
+    if (t->output_error > 0)
+        json_object_set_new(object, "output_error", json_need(json_real(t->output_error)));
+    if (t->why) json_object_set_new(object, "why", json_need(json_string(t->why)));
+    return object;
+}
+
+static void print_json(const pn_compress_result *r, const char *out) {
+    json_t *tensors = json_need(json_array());
+    for (size_t i = 0; i < r->n_tensors; i++)
+        json_array_append_new(tensors, tensor_json(&r->tensors[i]));
+    json_t *object = json_need(json_pack(
+        "{s:o, s:I, s:I, s:f, s:f, s:f, s:o}", "file", json_from_text(out, strlen(out)), "bytes_before",
+        (json_int_t)r->bytes_before, "bytes_after", (json_int_t)r->bytes_after, "bits_per_weight",
+        bits_per_weight(r, true), "ratio", r->ratio, "seconds", r->seconds, "tensors", tensors));
+    json_print(object);
+    json_decref(object);
+}
+
+/* Tensors that became the same type, in the order in which the types first appear. */
+static void print_types(const pn_compress_result *r) {
+    char size[TERM_BYTES_MAX];
+    for (size_t i = 0; i < r->n_tensors; i++) {
+        const char *type = r->tensors[i].type_after;
+        size_t n = 0;
+        uint64_t bytes = 0;
+        double error = 0;
+        bool is_first = true;
+        for (size_t j = 0; j < r->n_tensors; j++) {
+            if (strcmp(r->tensors[j].type_after, type) != 0) continue;
+            if (j < i) is_first = false;
+            n++;
+            bytes += r->tensors[j].bytes_after;
+            if (r->tensors[j].error > error) error = r->tensors[j].error;
+        }
+        if (!is_first) continue;
+        printf("  %-22s %5zu tensors  %10s", type, n, term_bytes(bytes, size));
+        if (error > 0) printf("   error at most %.2g", error);
+        printf("\n");
+    }
+}
+
+static void print_text(const pn_compress_result *r, const char *out) {
+    char before[TERM_BYTES_MAX], after[TERM_BYTES_MAX];
+    term_print_escaped(stdout, out, strlen(out));
+    printf(": %s instead of %s (%.0f%%), %.2f bits per weight, in %.1f s\n",
+           term_bytes(r->bytes_after, after), term_bytes(r->bytes_before, before),
+           100 * (double)r->bytes_after / (double)r->bytes_before, bits_per_weight(r, true), r->seconds);
+    printf("%.1f%% of the layers' weights in 4 bits\n", 100 * r->ratio);
+    print_types(r);
+}
+
+/* ---- the command ---- */
+
+static int run(void *args, const cli_texts *operands) {
+    const compress_args *a = args;
+    const char *in = operands->items[0], *out = operands->items[1];
+    struct stat st;
+    if (!a->force && stat(out, &st) == 0)
+        return cli_error(CLI_USAGE, "%s is there already: give another name, or --force to replace it", out);
+    cli_text text = {0};
+    if (a->calibration) {
+        int code = cli_read_file(a->calibration, &text);
+        if (code != CLI_OK) return code;
+    }
+    const pn_compress_options chosen = {.mode = (pn_weight_mode)a->mode,
+                                        .group_size = a->group_size,
+                                        .fallback = (pn_group_fallback)a->fallback,
+                                        .ratio = (double)a->ratio,
+                                        .target_bytes = a->target_bytes,
+                                        .target_bits = (double)a->target_bits,
+                                        .backup = (pn_backup_mode)a->backup,
+                                        .all_layers = a->all_layers,
+                                        .ignore = a->ignore.items,
+                                        .n_ignore = a->ignore.n,
+                                        .calibration = text.data,
+                                        .calibration_len = text.len,
+                                        .calibration_sequences = a->samples,
+                                        .calibration_tokens = a->sample_tokens,
+                                        .n_threads = a->n_threads};
+    pn_error err = {0};
+    pn_compress_result result;
+    term_progress progress;
+    term_progress_begin(&progress, "compressing");
+    pn_status status = pn_compress_weights(in, out, &chosen, on_progress, &progress, &result, &err);
+    term_progress_end(&progress);
+    cli_text_free(&text);
+    if (status != PN_OK) return cli_fail(&err);
+    if (a->json)
+        print_json(&result, out);
+    else
+        print_text(&result, out);
+    pn_compress_result_free(&result);
+    return cli_finish_output(CLI_OK);
+}
+
+const cli_command cmd_compress = {
+    .name = "compress",
+    .operands = "MODEL OUT",
+    .min_operands = 2,
+    .max_operands = 2,
+    .summary = "write a model of float weights with its weights in 4 and 8 bits",
+    .description =
+        "Rounds the matrices of a GGUF file of F32, F16 or BF16 weights to integers that share a scale in "
+        "groups, and writes them as the kernels read them; activations keep their precision. The layers that "
+        "suffer most from 4 bits have 8. OUT appears when it is whole, and says inside what was done.",
+    .options = options,
+    .args_size = sizeof(compress_args),
+    .set_defaults = set_defaults,
+    .run = run,
+};
