@@ -97,7 +97,11 @@ static void add_squares(const struct job *j, const struct place *at, size_t in_p
 
 static void read_row(const struct job *j, const struct place *at, size_t row) {
     size_t bytes = j->shape.n_col / j->type->block_len * j->type->block_bytes;
-    j->type->decode(j->tensor->data + row * bytes, at->row, j->shape.n_col);
+    const uint8_t *data = j->tensor->data + row * bytes;
+    if (j->type->id == PN_QTYPE_ID_F16)
+        j->rounder->kernels->f16_to_f32((const uint16_t *)(const void *)data, at->row, j->shape.n_col);
+    else
+        j->type->decode(data, at->row, j->shape.n_col);
 }
 
 static bool round_row(const struct job *j, const struct place *at, size_t in_panel) {

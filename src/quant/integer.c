@@ -20,14 +20,14 @@ static float scale_of_range(pn_panel_format f, float least, float greatest) {
 pn_integer_range pn_integer_find_scale(pn_panel_kind kind, const float *weights, size_t n,
                                        pn_integer_scale *out) {
     const pn_panel_format f = pn_panel_formats[kind];
-    float least = weights[0], greatest = weights[0];
-    bool finite = true;
-    for (size_t i = 0; i < n; i++) {
-        finite = finite && isfinite(weights[i]);
-        least = fminf(least, weights[i]);
-        greatest = fmaxf(greatest, weights[i]);
+    float least = weights[0], greatest = weights[0], nothing = 0;
+    for (size_t i = 0; i < n; i++) { /* without calls, since this goes over every weight of a model */
+        const float w = weights[i];
+        nothing += w - w;
+        least = w < least ? w : least;
+        greatest = w > greatest ? w : greatest;
     }
-    if (!finite) return PN_INTEGER_RANGE_NOT_FINITE;
+    if (nothing != 0) return PN_INTEGER_RANGE_NOT_FINITE; /* an infinity or a NaN less itself is a NaN */
     float exact = scale_of_range(f, least, greatest);
     const uint16_t half = pn_f32_to_f16(fabsf(exact) < LEAST_SCALE ? LEAST_SCALE : exact);
     const float d = pn_f16_to_f32(half);
@@ -43,8 +43,14 @@ void pn_integer_round(pn_panel_kind kind, pn_integer_scale scale, const float *w
     const float d = pn_f16_to_f32(scale.d);
     const float inside = f.min ? (float)scale.zero : 0,
                 outside = f.min ? 0 : (float)f.zero; /* the rounding */
-    for (size_t i = 0; i < n; i++)
-        codes[i] = (uint8_t)fminf(fmaxf(rintf(weights[i] / d + inside) + outside, 0), levels(f) - 1);
+    const float first = -outside, last = levels(f) - 1 - outside,
+                shift = 0x1.8p23f; /* rounds, halves to even */
+    for (size_t i = 0; i < n; i++) {
+        float code = weights[i] / d + inside;
+        code = code > first ? code : first;
+        code = code < last ? code : last;
+        codes[i] = (uint8_t)((code + shift) - shift + outside);
+    }
 }
 
 static void put_scale(pn_panel_format f, pn_integer_scale scale, size_t row, uint8_t *dst) {
