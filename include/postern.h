@@ -180,7 +180,7 @@ typedef enum pn_precision {
    three guessed tokens are checked in one step. The text is the same with and without; only its speed
    changes. */
 typedef enum pn_lookup_mode {
-    PN_LOOKUP_AUTO = 0, /* as long as guesses are right often enough to pay, by this session's own clock */
+    PN_LOOKUP_AUTO = 0, /* as long as guesses are right often enough to pay, by the clock */
     PN_LOOKUP_OFF,      /* saves the logits of three tokens and 4 to 8 bytes per token of context */
     PN_LOOKUP_ON        /* at every occasion */
 } pn_lookup_mode;
@@ -254,7 +254,7 @@ typedef struct pn_operation {
                                0 where none are counted */
 } pn_operation;
 
-/* Times this session's work by operation from now on, from zero, or no longer. Costs below one percent. */
+/* Times the session's work by operation from now on, from zero, or no longer. */
 PN_API void pn_session_profile(pn_session *session, bool on);
 /* The operations so far, *n of them, in order of a token's life; valid until the session is used again. NULL
    when the profile is off. */

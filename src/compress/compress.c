@@ -121,7 +121,7 @@ static pn_status write_tensors(pn_job *job, pn_error *err) {
     return PN_OK;
 }
 
-static pn_status write(pn_job *job, const char *in_path, const char *out_path, pn_error *err) {
+static pn_status write_file(pn_job *job, const char *in_path, const char *out_path, pn_error *err) {
     pn_source source = {.name = file_name(in_path)};
     PN_TRY(hash_source(job->in, &source, err));
     PN_TRY(pn_gguf_writer_create(out_path, LINE, &job->out, err));
@@ -148,7 +148,7 @@ pn_status pn_compress_weights(const char *in_path, const char *out_path, const p
     PN_TRY(pn_compress_check(&job.options, err));
     PN_TRY(pn_gguf_open(in_path, &job.in, err));
     pn_status status = plan(&job, in_path, err);
-    if (status == PN_OK) status = write(&job, in_path, out_path, err);
+    if (status == PN_OK) status = write_file(&job, in_path, out_path, err);
     if (status == PN_OK) status = pn_report_fill(&job.choices, &filled, err);
     if (status == PN_OK) status = pn_gguf_writer_finish(job.out, err);
     if (status == PN_OK) {

@@ -14,11 +14,9 @@ static pn_status find_tensors(pn_job *job, int layer, size_t tensors[PN_LAYER_MA
     for (int m = 0; m < PN_LAYER_MATRICES; m++) {
         char name[64];
         snprintf(name, sizeof name, "blk.%d.%s", layer, pn_matrix_places[m].suffix);
-        size_t i = 0;
-        while (i < job->choices.n && !pn_str_equal(job->choices.items[i].tensor->name, pn_str_from(name)))
-            i++;
-        if (i == job->choices.n) return pn_fail(err, PN_ERR_FORMAT, "tensor %s is missing", name);
-        tensors[m] = i;
+        const pn_gguf_tensor *t = pn_gguf_find_tensor(job->in, name);
+        if (!t) return pn_fail(err, PN_ERR_FORMAT, "tensor %s is missing", name);
+        tensors[m] = (size_t)(t - pn_gguf_tensor_at(job->in, 0));
     }
     return PN_OK;
 }

@@ -35,9 +35,7 @@ static pn_status make_matrix(pn_job *job, pn_choice *c, const pn_gram *inputs, u
         c->output_error = lost.outputs;
         return PN_OK;
     }
-    for (size_t panel = 0; panel * PN_PANEL_ROWS < t->dims[1]; panel++)
-        pn_pack_panel(type, pn_panel_kind_of(type), t->data, (size_t)t->dims[1], (size_t)t->dims[0], panel,
-                      packed);
+    pn_pack_matrix(type, pn_panel_kind_of(type), t->data, (size_t)t->dims[1], (size_t)t->dims[0], packed);
     return PN_OK;
 }
 

@@ -35,7 +35,6 @@ static void describe(const pn_gguf *in, pn_gguf_writer *out) {
     }
 }
 
-/* Whole, since a split matrix cannot be written panel by panel. */
 static pn_status write_matrix(const pn_gguf_tensor *t, size_t i, pn_panel_kind kind, pn_gguf_writer *out,
                               pn_error *err) {
     uint64_t bytes = 0;
@@ -43,9 +42,7 @@ static pn_status write_matrix(const pn_gguf_tensor *t, size_t i, pn_panel_kind k
     if (pn_pack_bytes(kind, t->dims[1], t->dims[0], &bytes))
         packed = pn_pages_alloc(PN_MEM_SCRATCH, (size_t)bytes);
     if (!packed) return pn_fail_memory(err, "packed matrix", bytes);
-    for (size_t panel = 0; panel * PN_PANEL_ROWS < t->dims[1]; panel++)
-        pn_pack_panel(pn_qtype_find(t->type), kind, t->data, (size_t)t->dims[1], (size_t)t->dims[0], panel,
-                      packed);
+    pn_pack_matrix(pn_qtype_find(t->type), kind, t->data, (size_t)t->dims[1], (size_t)t->dims[0], packed);
     pn_gguf_write_data(out, i, packed);
     pn_pages_free(PN_MEM_SCRATCH, packed, (size_t)bytes);
     return PN_OK;

@@ -27,3 +27,9 @@ void pn_pack_panel(const pn_qtype *type, pn_panel_kind kind, const uint8_t *data
                   place + pn_split_low_offset(n_panel, n_col) + panel * steps * PN_SPLIT_LOW_BYTES,
                   residual + panel * PN_PANEL_ROWS);
 }
+
+void pn_pack_matrix(const pn_qtype *type, pn_panel_kind kind, const uint8_t *data, size_t n_row, size_t n_col,
+                    uint8_t *place) {
+    for (size_t panel = 0; panel * PN_PANEL_ROWS < n_row; panel++)
+        pn_pack_panel(type, kind, data, n_row, n_col, panel, place);
+}

@@ -15,4 +15,8 @@ bool pn_pack_bytes(pn_panel_kind kind, uint64_t n_row, uint64_t n_col, uint64_t 
 void pn_pack_panel(const pn_qtype *type, pn_panel_kind kind, const uint8_t *data, size_t n_row, size_t n_col,
                    size_t panel, uint8_t *place);
 
+/* All panels of it. */
+void pn_pack_matrix(const pn_qtype *type, pn_panel_kind kind, const uint8_t *data, size_t n_row, size_t n_col,
+                    uint8_t *place);
+
 #endif
