@@ -85,12 +85,14 @@ static double bits_per_weight(const pn_compress_result *r, bool after) {
 
 static json_t *tensor_json(const pn_compressed_tensor *t) {
     json_t *object = json_need(
-        json_pack("{s:o, s:s, s:s, s:I, s:I, s:f}", "name", json_from_text(t->name, strlen(t->name)),
+        json_pack("{s:o, s:s, s:s, s:I, s:I, s:f, s:f}", "name", json_from_text(t->name, strlen(t->name)),
                   "type_before", t->type_before, "type_after", t->type_after, "bytes_before",
-                  (json_int_t)t->bytes_before, "bytes_after", (json_int_t)t->bytes_after, "error", t->error));
+                  (json_int_t)t->bytes_before, "bytes_after", (json_int_t)t->bytes_after, "error", t->error,
+                  "seconds", t->seconds));
     if (t->output_error > 0)
         json_object_set_new(object, "output_error", json_need(json_real(t->output_error)));
     if (t->why) json_object_set_new(object, "why", json_need(json_string(t->why)));
+    if (t->method) json_object_set_new(object, "method", json_need(json_string(t->method)));
     return object;
 }
 

@@ -307,10 +307,12 @@ PN_API pn_compress_options pn_compress_options_default(void);
 
 typedef struct pn_compressed_tensor {
     const char *name, *type_before, *type_after;
-    const char *why; /* it became that; NULL for a vector */
+    const char *why;    /* it became that; NULL for a vector */
+    const char *method; /* how it was rounded: "nearest", "gptq", …; NULL where it was not */
     uint64_t n_weights, bytes_before, bytes_after;
     double error;        /* squared length of what rounding lost over that of the tensor */
     double output_error; /* the same of the tensor's outputs, with calibration */
+    double seconds;      /* that rounding and writing it took; not in the file, which is the same each time */
 } pn_compressed_tensor;
 
 typedef struct pn_compress_result {

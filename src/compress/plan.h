@@ -29,6 +29,8 @@ typedef struct pn_choice {
         error8;   /* squared error of the matrix in 4 and 8 bits over its squared length, once measured */
     double error; /* that of what was written */
     double output_error; /* the same of its outputs, with calibration */
+    const char *method;  /* how it was rounded: "nearest", "gptq"; NULL where it was not */
+    double seconds;      /* that rounding and writing it took */
     bool written;
 } pn_choice;
 

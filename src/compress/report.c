@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#define NUMBER_BYTES 64 /* of two doubles as JSON, and of a key */
+#define LATER_BYTES 128 /* of what is known only when a tensor is written: its errors and method */
 
 static const char *const modes[] = {"int4_asym", "int4_sym", "int8_asym", "int8_sym"};
 static const char *const backups[] = {"int8_asym", "int8_sym", "none"};
@@ -17,6 +17,7 @@ static json_t *tensor_json(const pn_choice *c) {
     if (object && c->output_error > 0)
         json_object_set_new(object, "output_error", json_real(c->output_error));
     if (object && c->why) json_object_set_new(object, "why", json_string(c->why));
+    if (object && c->method) json_object_set_new(object, "method", json_string(c->method));
     return object;
 }
 
@@ -48,7 +49,7 @@ char *pn_report_json(const pn_source *source, const pn_compress_options *o, cons
 }
 
 size_t pn_report_json_most(size_t len, const pn_choices *choices) {
-    return len + choices->n * NUMBER_BYTES;
+    return len + choices->n * LATER_BYTES;
 }
 
 /* ---- the result ---- */
@@ -74,11 +75,13 @@ pn_status pn_report_fill(const pn_choices *choices, pn_compress_result *out, pn_
                                               .type_before = pn_qtype_find(c->tensor->type)->name,
                                               .type_after = pn_choice_type(c)->name,
                                               .why = c->why,
+                                              .method = c->method,
                                               .n_weights = pn_choice_weights(c),
                                               .bytes_before = bytes_before(c),
                                               .bytes_after = pn_choice_bytes(c),
                                               .error = c->error,
-                                              .output_error = c->output_error};
+                                              .output_error = c->output_error,
+                                              .seconds = c->seconds};
         memcpy(names, c->tensor->name.data, c->tensor->name.len);
         names += c->tensor->name.len + 1;
         r.bytes_before += r.tensors[i].bytes_before;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/job.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "quant/pack.h"
@@ -33,6 +34,7 @@ static pn_status make_matrix(pn_job *job, pn_choice *c, const pn_gram *inputs, u
         PN_TRY(pn_round_matrix(job->rounder, t, c->kind, c->group, inputs, packed, &lost, err));
         c->error = lost.weights;
         c->output_error = lost.outputs;
+        c->method = inputs ? "gptq" : "nearest";
         return PN_OK;
     }
     pn_pack_matrix(type, pn_panel_kind_of(type), t->data, (size_t)t->dims[1], (size_t)t->dims[0], packed);
@@ -42,6 +44,7 @@ static pn_status make_matrix(pn_job *job, pn_choice *c, const pn_gram *inputs, u
 pn_status pn_tensor_write(pn_job *job, size_t i, const pn_gram *inputs, uint8_t **out, pn_error *err) {
     pn_choice *c = &job->choices.items[i];
     const pn_gguf_tensor *t = c->tensor;
+    const double start = pn_clock_seconds();
     if (pn_choice_type(c)->id == t->type) {
         pn_gguf_write_data(job->out, i, t->data);
     } else {
@@ -56,6 +59,7 @@ pn_status pn_tensor_write(pn_job *job, size_t i, const pn_gram *inputs, uint8_t 
             pn_pages_free(PN_MEM_SCRATCH, packed, bytes);
         PN_TRY(status);
     }
+    c->seconds = pn_clock_seconds() - start;
     c->written = true;
     pn_job_progress(job, c);
     return PN_OK;
