@@ -10,11 +10,14 @@
 #include <sys/stat.h>
 
 typedef struct compress_args {
-    int mode, backup, fallback, group_size, n_threads;
+    int mode, backup, fallback, sensitivity, group_size, n_threads;
+    int scales, zeros, gptq, awq; /* 0: on */
     float ratio, target_bits;
     uint64_t target_bytes;
     cli_texts ignore;
-    const char *calibration;
+    const char *calibration, *statistics;
+    uint64_t memory_limit;
+    cli_seed seed;
     int samples, sample_tokens;
     bool all_layers, force, json;
 } compress_args;
@@ -39,15 +42,30 @@ static const cli_option options[] = {
      "instead: the same in bits per weight (0: none)"},
     {CLI_CHOICE, 0, "backup-mode", "int8_asym|int8_sym|none", offsetof(compress_args, backup), 0, 0,
      "what the others become"},
+    {CLI_CHOICE, 0, "sensitivity", "auto|weight-error|activation-variance|hessian|measured",
+     offsetof(compress_args, sensitivity), 0, 0,
+     "by what the others are chosen: measured, from the layers' outputs, where there is calibration"},
     {CLI_ON, 0, "all-layers", NULL, offsetof(compress_args, all_layers), 0, 0,
      "count embedding and output head among the layers; else they have the backup mode"},
     {CLI_GROUP, 0, "calibration", NULL, 0, 0, 0, NULL},
-    {CLI_TEXT, 0, "calibration", "FILE", offsetof(compress_args, calibration), 0, 0,
-     "text that shows what the model reads: weights are rounded for it, layer by layer"},
+    {CLI_TEXT, 0, "calibration", "FILE|self", offsetof(compress_args, calibration), 0, 0,
+     "text that shows what the model reads, or what it says itself: weights are rounded for that"},
+    {CLI_SEED, 0, "seed", "N", offsetof(compress_args, seed), 0, 0, "of what it says itself (default: 0)"},
     {CLI_INT, 0, "samples", "N", offsetof(compress_args, samples), 1, 100000,
      "pieces of the text, from all over it"},
     {CLI_INT, 0, "sample-tokens", "N", offsetof(compress_args, sample_tokens), 16, 8192, "tokens of a piece"},
+    {CLI_CHOICE, 0, "scale-estimation", "on|off", offsetof(compress_args, scales), 0, 0,
+     "fit scales to what errors do to a matrix's outputs"},
+    {CLI_CHOICE, 0, "zero-search", "on|off", offsetof(compress_args, zeros), 0, 0, "and zero points"},
+    {CLI_CHOICE, 0, "gptq", "on|off", offsetof(compress_args, gptq), 0, 0,
+     "make up for the error of a column in those after it"},
+    {CLI_CHOICE, 0, "awq", "on|off", offsetof(compress_args, awq), 0, 0,
+     "stretch columns with great inputs; all four are kept per matrix where they help"},
+    {CLI_TEXT, 0, "statistics", "FILE", offsetof(compress_args, statistics), 0, 0,
+     "keep there what is measured, and take it from there another time"},
     {CLI_GROUP, 0, "other", NULL, 0, 0, 0, NULL},
+    {CLI_BYTES, 0, "memory-limit", "SIZE", offsetof(compress_args, memory_limit), 0, 0,
+     "working memory to stay within: less calibration, or an error before it begins"},
     {CLI_INT, 0, "threads", "N", offsetof(compress_args, n_threads), 0, 1024,
      "threads (default: all that this process may use)"},
     {CLI_ON, 0, "force", NULL, offsetof(compress_args, force), 0, 0, "replace OUT when it is there already"},
@@ -100,10 +118,11 @@ static void print_json(const pn_compress_result *r, const char *out) {
     json_t *tensors = json_need(json_array());
     for (size_t i = 0; i < r->n_tensors; i++)
         json_array_append_new(tensors, tensor_json(&r->tensors[i]));
-    json_t *object = json_need(json_pack(
-        "{s:o, s:I, s:I, s:f, s:f, s:f, s:o}", "file", json_from_text(out, strlen(out)), "bytes_before",
-        (json_int_t)r->bytes_before, "bytes_after", (json_int_t)r->bytes_after, "bits_per_weight",
-        bits_per_weight(r, true), "ratio", r->ratio, "seconds", r->seconds, "tensors", tensors));
+    json_t *object = json_need(
+        json_pack("{s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:o}", "file", json_from_text(out, strlen(out)),
+                  "bytes_before", (json_int_t)r->bytes_before, "bytes_after", (json_int_t)r->bytes_after,
+                  "bits_per_weight", bits_per_weight(r, true), "ratio", r->ratio, "seconds", r->seconds,
+                  "resumed", (json_int_t)r->n_resumed, "tensors", tensors));
     json_print(object);
     json_decref(object);
 }
@@ -138,6 +157,7 @@ static void print_text(const pn_compress_result *r, const char *out) {
            term_bytes(r->bytes_after, after), term_bytes(r->bytes_before, before),
            100 * (double)r->bytes_after / (double)r->bytes_before, bits_per_weight(r, true), r->seconds);
     printf("%.1f%% of the layers' weights in 4 bits\n", 100 * r->ratio);
+    if (r->n_resumed > 0) printf("%zu tensors were there already, from an interrupted run\n", r->n_resumed);
     print_types(r);
 }
 
@@ -150,7 +170,8 @@ static int run(void *args, const cli_texts *operands) {
     if (!a->force && stat(out, &st) == 0)
         return cli_error(CLI_USAGE, "%s is there already: give another name, or --force to replace it", out);
     cli_text text = {0};
-    if (a->calibration) {
+    const bool self = a->calibration && strcmp(a->calibration, "self") == 0;
+    if (a->calibration && !self) {
         int code = cli_read_file(a->calibration, &text);
         if (code != CLI_OK) return code;
     }
@@ -161,11 +182,20 @@ static int run(void *args, const cli_texts *operands) {
                                         .target_bytes = a->target_bytes,
                                         .target_bits = (double)a->target_bits,
                                         .backup = (pn_backup_mode)a->backup,
+                                        .sensitivity = (pn_sensitivity)a->sensitivity,
+                                        .scale_estimation = a->scales == 0,
+                                        .zero_search = a->zeros == 0,
+                                        .gptq = a->gptq == 0,
+                                        .awq = a->awq == 0,
                                         .all_layers = a->all_layers,
                                         .ignore = a->ignore.items,
                                         .n_ignore = a->ignore.n,
                                         .calibration = text.data,
                                         .calibration_len = text.len,
+                                        .calibrate_on_self = self,
+                                        .seed = a->seed.value,
+                                        .statistics = a->statistics,
+                                        .memory_limit = a->memory_limit,
                                         .calibration_sequences = a->samples,
                                         .calibration_tokens = a->sample_tokens,
                                         .n_threads = a->n_threads};

@@ -283,6 +283,17 @@ typedef enum pn_backup_mode { PN_BACKUP_INT8_ASYM, PN_BACKUP_INT8_SYM, PN_BACKUP
 /* Where the group size does not divide a row: the next smaller one that does, the matrix left as it is, or
    PN_ERR_ARGUMENT. */
 typedef enum pn_group_fallback { PN_GROUP_ADJUST, PN_GROUP_IGNORE, PN_GROUP_ERROR } pn_group_fallback;
+/* By what matrices are chosen that get 8 bits: what 4 bits lose of the weights; that of weights times the
+   variance of the inputs; of weights weighed by the inputs (the diagonal of the Hessian); or how far each
+   layer's outputs are off when a matrix of it has 4 bits. AUTO: MEASURED with calibration, else WEIGHT_ERROR,
+   the only one that needs none. */
+typedef enum pn_sensitivity {
+    PN_SENSITIVITY_AUTO,
+    PN_SENSITIVITY_WEIGHT_ERROR,
+    PN_SENSITIVITY_ACTIVATION_VARIANCE,
+    PN_SENSITIVITY_HESSIAN,
+    PN_SENSITIVITY_MEASURED
+} pn_sensitivity;
 
 typedef struct pn_compress_options {
     pn_weight_mode mode;
@@ -296,13 +307,25 @@ typedef struct pn_compress_options {
     bool all_layers;           /* embedding and output head count among the layers; else they are backed up */
     const char *const *ignore; /* [n_ignore] names of tensors to leave as they are, with * and ? */
     size_t n_ignore;
+    pn_sensitivity sensitivity;
     const char *calibration; /* [calibration_len] text that shows what the model reads; NULL: none */
     size_t calibration_len;
-    int calibration_sequences, calibration_tokens; /* how many pieces of it are read, and tokens of each */
-    int n_threads;                                 /* 0: as for pn_model_open */
+    bool calibrate_on_self; /* instead: what the model itself says, from `seed` on */
+    uint64_t seed;
+    int calibration_sequences, calibration_tokens; /* how many pieces are read, and tokens of each */
+    /* With calibration, ways that are tried, and kept per matrix where they do better on inputs that they
+       have not seen: scales, and zero points, fitted to what errors do to the outputs; rounding with feedback
+       of errors (GPTQ); columns stretched by their inputs (AWQ). */
+    bool scale_estimation, zero_search, gptq, awq;
+    /* A file where what was measured is kept: taken from there if it is of the same model and options, else
+       written there. NULL: none. */
+    const char *statistics;
+    uint64_t memory_limit; /* bytes that working memory may take, 0: none; calibration reads less text where
+                              that is enough */
+    int n_threads;         /* 0: as for pn_model_open */
 } pn_compress_options;
-/* INT4_ASYM, groups of 128, adjusted, ratio 0.9, backup INT8_ASYM, no calibration; 128 sequences of 256
-   tokens where there is. */
+/* INT4_ASYM, groups of 128, adjusted, ratio 0.9, backup INT8_ASYM, no calibration; 20 sequences of 512 tokens
+   where there is, and all ways tried. */
 PN_API pn_compress_options pn_compress_options_default(void);
 
 typedef struct pn_compressed_tensor {
@@ -320,6 +343,7 @@ typedef struct pn_compress_result {
     size_t n_tensors;
     uint64_t bytes_before, bytes_after; /* of all tensors */
     double ratio;                       /* share of the layers' weights in 4 bits that was reached */
+    size_t n_resumed; /* tensors that an interrupted run with the same options had written already */
     double seconds;
     void *memory; /* behind all of it */
 } pn_compress_result;

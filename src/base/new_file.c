@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char *join(const char *a, const char *b) {
@@ -35,15 +37,50 @@ static pn_status open_partial(pn_new_file *f, pn_error *err) {
     return pn_fail(err, PN_ERR_IO, "cannot write %s: %m", f->partial);
 }
 
-pn_status pn_new_file_begin(const char *path, pn_new_file *file, pn_error *err) {
+static pn_status begin(const char *path, pn_status (*open_it)(pn_new_file *, pn_error *), pn_new_file *file,
+                       pn_error *err) {
     pn_new_file f = {.path = join(path, ""), .fd = -1};
-    pn_status status = f.path ? open_partial(&f, err) : pn_fail_memory(err, "file name", strlen(path));
+    pn_status status = f.path ? open_it(&f, err) : pn_fail_memory(err, "file name", strlen(path));
     if (status != PN_OK) {
         pn_new_file_done(&f);
         return status;
     }
     *file = f;
     return PN_OK;
+}
+
+pn_status pn_new_file_begin(const char *path, pn_new_file *file, pn_error *err) {
+    return begin(path, open_partial, file, err);
+}
+
+/* Who has the lock owns the name: a file that lost its name to a rename while we waited for it is not it. */
+static pn_status open_to_resume(pn_new_file *f, pn_error *err) {
+    f->partial = join(f->path, ".partial");
+    if (!f->partial) return pn_fail_memory(err, "file name", strlen(f->path));
+    int fd = open(f->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return pn_fail(err, PN_ERR_IO, "cannot write %s: %m", f->partial);
+    struct stat ours, named;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &ours) != 0 || stat(f->partial, &named) != 0 ||
+        ours.st_ino != named.st_ino) {
+        close(fd);
+        return pn_fail(err, PN_ERR_IO, "%s is being written by another process", f->partial);
+    }
+    f->fd = fd;
+    return PN_OK;
+}
+
+pn_status pn_new_file_resume(const char *path, pn_new_file *file, pn_error *err) {
+    return begin(path, open_to_resume, file, err);
+}
+
+bool pn_new_file_read_at(const pn_new_file *f, uint64_t at, void *bytes, size_t n) {
+    for (size_t done = 0; done < n;) {
+        ssize_t some = pread(f->fd, (char *)bytes + done, n - done, (off_t)(at + done));
+        if (some < 0 && errno == EINTR) continue;
+        if (some <= 0) return false;
+        done += (size_t)some;
+    }
+    return true;
 }
 
 void pn_new_file_write(pn_new_file *f, const void *bytes, size_t n) {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a model's matrices are multiplied with when it reads text: sequences of calibration tokens go through
-   the model layer by layer, so that only one layer is in memory, and each layer's inputs come from the layers
-   before it as they were compressed. */
+   the model layer by layer, so that only one layer is in memory, and each matrix's inputs come from what
+   stands before it as it was compressed. */
 #ifndef PN_COMPRESS_CALIBRATE_H
 #define PN_COMPRESS_CALIBRATE_H
 
-#include "compress/gram.h"
+#include "compress/activations.h"
+#include "compress/sequences.h"
 #include "model/decoder.h"
 
 #include <stddef.h>
 
-/* Matrices that share an input. */
+/* Matrices that share an input, in the order in which a layer uses them. */
 typedef enum pn_site { PN_SITE_QKV, PN_SITE_OUT, PN_SITE_GATE_UP, PN_SITE_DOWN, PN_SITE_COUNT } pn_site;
 
 /* The matrices of a layer, in the order of pn_layer. */
@@ -24,34 +25,48 @@ extern const pn_matrix_place pn_matrix_places[PN_LAYER_MATRICES];
 static inline pn_weight *pn_layer_matrix(pn_layer *layer, int i) {
     return (pn_weight *)(void *)((char *)layer + pn_matrix_places[i].offset);
 }
-
-typedef struct pn_calibration_options {
-    const char *text; /* [text_len] UTF-8 */
-    size_t text_len;
-    size_t n_seq, seq_len; /* sequences, taken from all over the text, and tokens of each */
-} pn_calibration_options;
+static inline const pn_weight *pn_layer_matrix_of(const pn_layer *layer, int i) {
+    return (const pn_weight *)(const void *)((const char *)layer + pn_matrix_places[i].offset);
+}
 
 typedef struct pn_calibration pn_calibration;
 
-/* Opens the model of float weights at path and takes its embedding of the text. The pool is borrowed.
-   PN_ERR_ARGUMENT when the text is too short; the errors of opening a model. */
-pn_status pn_calibration_open(const char *path, const pn_calibration_options *options, pn_pool *pool,
-                              pn_calibration **out, pn_error *err);
-void pn_calibration_close(pn_calibration *c); /* NULL is fine */
+/* Tokens that are held out, at most. */
+enum { PN_CALIBRATION_MAX_HELDOUT = 512 };
 
-int pn_calibration_n_layer(const pn_calibration *c);
+/* Opens the model of float weights at path; the pool is borrowed. The errors of opening a model. */
+pn_status pn_calibration_open(const char *path, pn_pool *pool, pn_calibration **out, pn_error *err);
+void pn_calibration_close(pn_calibration *c); /* NULL is fine */
+const pn_decoder *pn_calibration_decoder(const pn_calibration *c);
+const pn_gguf *pn_calibration_file(const pn_calibration *c);
 const pn_kernels *pn_calibration_kernels(const pn_calibration *c);
 
-/* Loads a layer's matrices and runs it over all sequences; the second moments of its inputs are in
-   pn_calibration_gram until the next layer is observed. With `on` the sequences are at the next layer then,
-   and this one is unloaded. */
-void pn_calibration_observe(pn_calibration *c, int layer, bool on);
-pn_gram *pn_calibration_gram(pn_calibration *c, pn_site site);
-/* The layer as it was loaded. */
-const pn_layer *pn_calibration_layer(const pn_calibration *c, int layer);
-/* Runs the sequences through the layer with these matrices, to the next one, and unloads it. */
-void pn_calibration_advance(pn_calibration *c, const pn_layer *with, int layer);
-/* Back to the embedding. */
+/* Bytes that `n_seq` sequences of seq_len tokens take at most while a layer is compressed, the layer as it is
+   read included. */
+uint64_t pn_calibration_bytes(const pn_calibration *c, size_t n_seq, size_t seq_len);
+
+/* Takes the sequences, which are borrowed, to the first layer. PN_ERR_MEMORY. */
+pn_status pn_calibration_begin(pn_calibration *c, const pn_sequences *sequences, pn_error *err);
+/* Back there. */
 void pn_calibration_rewind(pn_calibration *c);
+
+/* A layer as the file has it, in memory until pn_calibration_leave. */
+const pn_layer *pn_calibration_enter(pn_calibration *c, int layer);
+void pn_calibration_leave(pn_calibration *c, int layer);
+
+/* Runs the first n_seq sequences through a layer, the watch (or NULL) looking on. outputs [n_seq, len,
+   n_embd] gets what comes out, or is NULL. */
+void pn_calibration_run(pn_calibration *c, const pn_layer *layer, size_t n_seq, const pn_watch *watch,
+                        float *outputs);
+/* Takes those sequences on to what came out, before the next layer; or runs all of them there. */
+void pn_calibration_take(pn_calibration *c, size_t n_seq, const float *outputs);
+void pn_calibration_advance(pn_calibration *c, const pn_layer *layer);
+
+/* The inputs of a site when the layer is run as `layer`; held out are the last sequences. What it gives lives
+   until the next call. PN_ERR_NUMERIC when they are no numbers. */
+pn_status pn_calibration_gather(pn_calibration *c, const pn_layer *layer, pn_site site,
+                                const pn_activations **out, pn_error *err);
+/* Those of the output head, after the last layer. */
+pn_status pn_calibration_gather_head(pn_calibration *c, const pn_activations **out, pn_error *err);
 
 #endif

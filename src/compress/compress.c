@@ -4,32 +4,28 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "compress/job.h"
+#include "base/slice.h"
+#include "compress/journal.h"
 #include "compress/report.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
-#define LINE 64 /* packed matrices begin on cache lines */
+#define LINE            64 /* packed matrices begin on cache lines */
+#define LEAST_SEQUENCES 8  /* of calibration, below which it is refused rather than done badly */
 
 pn_compress_options pn_compress_options_default(void) {
     return (pn_compress_options){.mode = PN_WEIGHTS_INT4_ASYM,
                                  .group_size = 128,
                                  .ratio = 0.9,
-                                 .calibration_sequences = 128,
-                                 .calibration_tokens = 256};
-}
-
-void pn_job_progress(pn_job *job, const pn_choice *done) {
-    const uint64_t million = 1000000;
-    job->n_done += pn_choice_weights(done);
-    if (job->progress)
-        job->progress(job->user, (size_t)(job->n_done / million), (size_t)(job->n_total / million) + 1);
-}
-
-pn_panel_kind pn_job_backup_kind(const pn_job *job) {
-    return job->options.backup == PN_BACKUP_INT8_SYM ? PN_PANEL_INT8_SYM : PN_PANEL_INT8_ASYM;
+                                 .calibration_sequences = 20,
+                                 .calibration_tokens = 512,
+                                 .scale_estimation = true,
+                                 .zero_search = true,
+                                 .gptq = true,
+                                 .awq = true};
 }
 
 /* ---- where it comes from ---- */
@@ -60,45 +56,126 @@ static const char *file_name(const char *path) {
 
 /* ---- plan ---- */
 
-static size_t max_columns(const pn_gguf *in) {
-    size_t most = 1;
-    for (size_t i = 0; i < pn_gguf_n_tensors(in); i++) {
-        const pn_gguf_tensor *t = pn_gguf_tensor_at(in, i);
-        if (t->n_dims == 2 && t->dims[0] > most) most = (size_t)t->dims[0];
-    }
-    return most;
+static bool is_calibrated(const pn_compress_options *o) {
+    return o->calibration || o->calibrate_on_self;
 }
 
-static pn_status calibrate(pn_job *job, const char *in_path, pn_error *err) {
+static char *joined(const char *path, const char *suffix) {
+    pn_buf buf;
+    size_t len;
+    pn_buf_init(&buf, PN_BUF_NO_BOUND);
+    pn_buf_append_fmt(&buf, "%s%s", path, suffix);
+    char *text = pn_buf_take(&buf, &len);
+    pn_buf_done(&buf);
+    return text;
+}
+
+/* The model speaks in 8 bits, which says the same at twice the speed. */
+static pn_status listen_to_model(pn_job *job, const char *in_path, const char *out_path, pn_error *err) {
     const pn_compress_options *o = &job->options;
-    const pn_calibration_options text = {.text = o->calibration,
-                                         .text_len = o->calibration_len,
-                                         .n_seq = (size_t)o->calibration_sequences,
-                                         .seq_len = (size_t)o->calibration_tokens};
-    return pn_calibration_open(in_path, &text, job->pool, &job->calibration, err);
+    pn_compress_options in_8_bits = pn_compress_options_default();
+    pn_compress_result result;
+    in_8_bits.mode = PN_WEIGHTS_INT8_ASYM;
+    in_8_bits.n_threads = o->n_threads;
+    char *path = joined(out_path, ".int8.partial");
+    if (!path) return pn_fail_memory(err, "file name", strlen(out_path));
+    pn_status status = pn_compress_weights(in_path, path, &in_8_bits, NULL, NULL, &result, err);
+    if (status == PN_OK) {
+        pn_compress_result_free(&result);
+        status = pn_sequences_from_model(path, o->n_threads, o->seed, (size_t)o->calibration_sequences,
+                                         (size_t)o->calibration_tokens, job->progress, job->user,
+                                         &job->sequences, err);
+        unlink(path);
+    }
+    pn_free(path);
+    return status;
 }
 
-static pn_status plan(pn_job *job, const char *in_path, pn_error *err) {
-    PN_TRY(pn_plan_begin(job->in, &job->options, &job->choices, err));
-    PN_TRY(pn_pool_create(job->options.n_threads, &job->pool, err));
-    PN_TRY(pn_rounder_create(job->pool, max_columns(job->in), &job->rounder, err));
-    if (job->options.calibration) PN_TRY(calibrate(job, in_path, err));
-    const bool choosing = pn_plan_needs_errors(&job->options);
+static pn_status take_sequences(pn_job *job, const char *in_path, const char *out_path, pn_error *err) {
+    const pn_compress_options *o = &job->options;
+    if (job->sequences.ids) return PN_OK; /* from statistics */
+    if (o->calibrate_on_self) return listen_to_model(job, in_path, out_path, err);
+    return pn_sequences_from_text(
+        pn_calibration_file(job->calibration), pn_calibration_decoder(job->calibration)->n_vocab,
+        (pn_str){o->calibration, o->calibration_len}, (size_t)o->calibration_sequences,
+        (size_t)o->calibration_tokens, &job->sequences, err);
+}
+
+/* Bytes that stand beside the calibration: the rounded forms of a matrix, and where it is rounded. */
+static uint64_t rounding_bytes(const pn_job *job) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < job->choices.n; i++) {
+        const uint64_t bytes = pn_choice_bytes(&job->choices.items[i]);
+        most = bytes > most ? bytes : most;
+    }
+    const size_t heldout = job->calibration ? PN_CALIBRATION_MAX_HELDOUT : 0;
+    return 2 * most + pn_rounder_bytes(job->pool, pn_job_max_columns(job), heldout);
+}
+
+/* Fewer sequences where that is enough. */
+static pn_status keep_memory_limit(pn_job *job, pn_error *err) {
+    pn_compress_options *o = &job->options;
+    const uint64_t rounding = rounding_bytes(job);
+    if (o->memory_limit == 0) return PN_OK;
+    for (;;) {
+        uint64_t needed = rounding;
+        if (job->calibration)
+            needed += pn_calibration_bytes(job->calibration, (size_t)o->calibration_sequences,
+                                           (size_t)o->calibration_tokens);
+        if (needed <= o->memory_limit) return PN_OK;
+        if (!job->calibration || o->calibration_sequences <= LEAST_SEQUENCES)
+            return pn_fail(err, PN_ERR_MEMORY, "%s needs %llu MiB of memory, and the limit is %llu MiB%s",
+                           job->calibration ? "calibration" : "compression",
+                           (unsigned long long)(needed >> 20) + 1,
+                           (unsigned long long)(o->memory_limit >> 20),
+                           job->calibration ? ": raise it, or compress without calibration" : ": raise it");
+        o->calibration_sequences /= 2;
+    }
+}
+
+static pn_status open_calibration(pn_job *job, const char *in_path, pn_error *err) {
+    if (is_calibrated(&job->options)) PN_TRY(pn_calibration_open(in_path, job->pool, &job->calibration, err));
+    PN_TRY(keep_memory_limit(job, err));
+    return pn_rounder_create(job->pool, pn_job_max_columns(job),
+                             job->calibration ? PN_CALIBRATION_MAX_HELDOUT : 0, &job->rounder, err);
+}
+
+static pn_status measure(pn_job *job, pn_error *err) {
+    const bool weights = job->options.sensitivity == PN_SENSITIVITY_WEIGHT_ERROR;
+    PN_TRY(weights ? pn_measure_weights(job, err) : pn_measure_layers(job, err));
+    return job->options.statistics ? pn_statistics_save(job, err) : PN_OK;
+}
+
+static pn_status plan(pn_job *job, const char *in_path, const char *out_path, pn_error *err) {
+    pn_compress_options *o = &job->options;
+    if (o->sensitivity == PN_SENSITIVITY_AUTO)
+        o->sensitivity = is_calibrated(o) ? PN_SENSITIVITY_MEASURED : PN_SENSITIVITY_WEIGHT_ERROR;
+    PN_TRY(pn_plan_begin(job->in, o, &job->choices, err));
+    PN_TRY(pn_pool_create(o->n_threads, &job->pool, err));
+    PN_TRY(hash_source(job->in, &job->source, err));
+    PN_TRY(open_calibration(job, in_path, err));
+    PN_TRY(pn_journal_open(out_path, job, &job->journal, err));
+    const bool known = pn_journal_statistics(job->journal, job) || (o->statistics && pn_statistics_load(job));
+    const bool measuring = pn_plan_needs_errors(o) && !known;
+    if (job->calibration) {
+        PN_TRY(take_sequences(job, in_path, out_path, err));
+        PN_TRY(pn_calibration_begin(job->calibration, &job->sequences, err));
+    }
     for (size_t i = 0; i < job->choices.n; i++)
-        job->n_total += pn_choice_weights(&job->choices.items[i]) * (choosing ? 2 : 1);
-    if (!choosing) return PN_OK;
-    PN_TRY(job->calibration ? pn_layers_measure(job, err) : pn_tensors_measure(job, err));
-    return pn_plan_ratio(&job->options, &job->choices, err);
+        job->n_total += pn_choice_weights(&job->choices.items[i]) * (measuring ? 2 : 1);
+    if (measuring) PN_TRY(measure(job, err));
+    pn_journal_begin(job->journal, job);
+    return pn_plan_needs_errors(o) ? pn_plan_ratio(o, &job->choices, err) : PN_OK;
 }
 
 /* ---- writing ---- */
 
-static pn_status describe(pn_job *job, const pn_source *source, pn_error *err) {
+static pn_status describe(pn_job *job, pn_error *err) {
     for (size_t i = 0; i < pn_gguf_n_keys(job->in); i++)
         pn_gguf_write_key(job->out, pn_gguf_key_at(job->in, i));
     if (!pn_gguf_find_key(job->in, "postern.layout")) pn_gguf_write_str(job->out, "postern.layout", "R16");
     size_t len;
-    char *text = pn_report_json(source, &job->options, &job->choices, &len);
+    char *text = pn_report_json(&job->source, &job->options, &job->choices, &len);
     if (!text) return pn_fail_memory(err, "report", len);
     pn_free(text);
     pn_gguf_reserve_text(job->out, "postern.compression.report", pn_report_json_most(len, &job->choices));
@@ -113,26 +190,34 @@ static pn_status describe(pn_job *job, const pn_source *source, pn_error *err) {
 static pn_status write_tensors(pn_job *job, pn_error *err) {
     if (job->calibration) PN_TRY(pn_layers_write(job, err));
     for (size_t i = 0; i < job->choices.n; i++) {
-        const pn_gguf_tensor *t = job->choices.items[i].tensor;
-        if (job->choices.items[i].written) continue;
-        PN_TRY(pn_tensor_write(job, i, NULL, NULL, err));
-        pn_map_forget(t->data, (size_t)t->n_bytes);
+        if (!job->choices.items[i].written) PN_TRY(pn_tensor_write(job, &job->choices.items[i], err));
     }
     return PN_OK;
 }
 
-static pn_status write_file(pn_job *job, const char *in_path, const char *out_path, pn_error *err) {
-    pn_source source = {.name = file_name(in_path)};
-    PN_TRY(hash_source(job->in, &source, err));
-    PN_TRY(pn_gguf_writer_create(out_path, LINE, &job->out, err));
-    PN_TRY(describe(job, &source, err));
+static pn_status write_file(pn_job *job, const char *out_path, pn_error *err) {
+    PN_TRY(pn_gguf_writer_resume(out_path, LINE, &job->out, err));
+    PN_TRY(describe(job, err));
+    PN_TRY(pn_journal_restore(job->journal, job, err));
     PN_TRY(write_tensors(job, err));
     size_t len;
-    char *text = pn_report_json(&source, &job->options, &job->choices, &len);
+    char *text = pn_report_json(&job->source, &job->options, &job->choices, &len);
     if (!text) return pn_fail_memory(err, "report", len);
     pn_gguf_fill_text(job->out, text, len);
     pn_free(text);
     return PN_OK;
+}
+
+static void job_done(pn_job *job) {
+    pn_journal_close(job->journal, true);
+    pn_gguf_writer_free(job->out);
+    pn_calibration_close(job->calibration);
+    pn_sequences_free(&job->sequences);
+    pn_rounder_free(job->rounder);
+    pn_pool_free(job->pool);
+    pn_plan_done(&job->choices);
+    pn_arena_done(&job->texts);
+    pn_gguf_close(job->in);
 }
 
 pn_status pn_compress_weights(const char *in_path, const char *out_path, const pn_compress_options *options,
@@ -142,26 +227,25 @@ pn_status pn_compress_weights(const char *in_path, const char *out_path, const p
     if (!in_path || !out_path || !result)
         return pn_fail(err, PN_ERR_ARGUMENT,
                        "pn_compress_weights needs two paths and a place for the result");
-    pn_job job = {
-        .options = options ? *options : pn_compress_options_default(), .progress = progress, .user = user};
+    pn_job job = {.options = options ? *options : pn_compress_options_default(),
+                  .source = {.name = file_name(in_path)},
+                  .progress = progress,
+                  .user = user};
     pn_compress_result filled = {0};
+    pn_arena_init(&job.texts, 0);
     PN_TRY(pn_compress_check(&job.options, err));
     PN_TRY(pn_gguf_open(in_path, &job.in, err));
-    pn_status status = plan(&job, in_path, err);
-    if (status == PN_OK) status = write_file(&job, in_path, out_path, err);
+    pn_status status = plan(&job, in_path, out_path, err);
+    if (status == PN_OK) status = write_file(&job, out_path, err);
     if (status == PN_OK) status = pn_report_fill(&job.choices, &filled, err);
     if (status == PN_OK) status = pn_gguf_writer_finish(job.out, err);
     if (status == PN_OK) {
         filled.seconds = pn_clock_seconds() - start;
+        filled.n_resumed = job.n_resumed;
         *result = filled;
     } else {
         pn_compress_result_free(&filled);
     }
-    pn_gguf_writer_free(job.out);
-    pn_calibration_close(job.calibration);
-    pn_rounder_free(job.rounder);
-    pn_pool_free(job.pool);
-    pn_plan_done(&job.choices);
-    pn_gguf_close(job.in);
+    job_done(&job);
     return status;
 }

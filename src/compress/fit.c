@@ -9,6 +9,7 @@ enum { ROWS = PN_FIT_ROWS };
 #define WIDEST     1.05f /* of the values' own range */
 #define STEPS      24
 #define STEP       0.025f
+#define TURNS      4
 #define LEAST_D    0x1p-23f
 #define GREATEST_D 65504.0f
 
@@ -95,8 +96,8 @@ static void try_sym(struct fit *f, const lanes *least, const lanes *greatest, fl
     }
 }
 
-static void try_asym(struct fit *f, const lanes *least, const lanes *greatest, float width) {
-    for (int shift = -1; shift <= 1; shift++) {
+static void try_asym(struct fit *f, const lanes *least, const lanes *greatest, float width, bool zeros) {
+    for (int shift = -(int)zeros; shift <= (int)zeros; shift++) {
         lanes d, zero;
         for (int r = 0; r < ROWS; r++) {
             d.at[r] = representable(width * (greatest->at[r] - least->at[r]) / (f->levels - 1));
@@ -108,8 +109,35 @@ static void try_asym(struct fit *f, const lanes *least, const lanes *greatest, f
     }
 }
 
-void pn_fit_scales(pn_panel_kind kind, const float *values, const float *weight, size_t n,
-                   pn_integer_scale *scales, size_t stride) {
+/* As quant/integer.h: the end of greater magnitude has the code that has no counterpart. */
+static void take_range(struct fit *f, const lanes *least, const lanes *greatest) {
+    for (int r = 0; r < ROWS; r++) {
+        const float low = least->at[r], high = greatest->at[r];
+        if (f->asym) {
+            f->best_d.at[r] = representable((high - low) / (f->levels - 1));
+            f->best_zero.at[r] = clamped(nearest(-low / f->best_d.at[r]), 0, f->levels - 1);
+        } else {
+            f->best_d.at[r] = representable((-low >= high ? -low : -high) / (f->levels / 2));
+        }
+    }
+}
+
+static void search_ranges(struct fit *f, const lanes *least, const lanes *greatest, bool zeros) {
+    for (int i = 0; i < STEPS; i++) {
+        const float width = WIDEST - STEP * (float)i;
+        if (f->asym)
+            try_asym(f, least, greatest, width, zeros);
+        else
+            try_sym(f, least, greatest, width);
+    }
+    for (int i = 0; i < TURNS; i++) {
+        const lanes d = f->best_d, zero = f->best_zero;
+        try_scale(f, &d, &zero);
+    }
+}
+
+void pn_fit_scales(pn_panel_kind kind, pn_fit_search search, const float *values, const float *weight,
+                   size_t n, pn_integer_scale *scales, size_t stride) {
     const pn_panel_format format = pn_panel_formats[kind];
     struct fit f = {
         .values = values, .weight = weight, .n = n, .levels = (float)(1 << format.bits), .asym = format.min};
@@ -120,12 +148,10 @@ void pn_fit_scales(pn_panel_kind kind, const float *values, const float *weight,
         f.best_zero.at[r] = 0;
     }
     ranges(values, n, &least, &greatest);
-    for (int i = 0; i < STEPS; i++) {
-        if (f.asym)
-            try_asym(&f, &least, &greatest, WIDEST - STEP * (float)i);
-        else
-            try_sym(&f, &least, &greatest, WIDEST - STEP * (float)i);
-    }
+    if (search.ranges)
+        search_ranges(&f, &least, &greatest, search.zeros);
+    else
+        take_range(&f, &least, &greatest);
     for (int r = 0; r < ROWS; r++)
         scales[(size_t)r * stride] =
             (pn_integer_scale){pn_f32_to_f16(representable(f.best_d.at[r])), (uint8_t)f.best_zero.at[r]};

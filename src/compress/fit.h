@@ -8,10 +8,17 @@
 
 #define PN_FIT_ROWS PN_PANEL_ROWS
 
-/* Finds scales[r * stride], r < 16, for values [n][16] of which column c counts weight[c] >= 0, by trying
-   ranges from somewhat more than that of the values to about half of it, each with the least-squares scale
-   for the codes that it gives. The values are finite. */
-void pn_fit_scales(pn_panel_kind kind, const float *values, const float *weight, size_t n,
-                   pn_integer_scale *scales, size_t stride);
+/* Which scales are looked at. */
+typedef struct pn_fit_search {
+    bool ranges; /* narrower and wider than the values' own */
+    bool zeros;  /* zero points beside the one that the range gives */
+} pn_fit_search;
+
+/* Finds scales[r * stride], r < 16, for values [n][16] of which column c counts weight[c] >= 0: without a
+   search the range of the values gives them; searched are ranges from somewhat more than that to about half
+   of it, each with the least-squares scale for the codes that it gives, and from the best one on scale and
+   codes take turns as long as it helps. The values are finite. */
+void pn_fit_scales(pn_panel_kind kind, pn_fit_search search, const float *values, const float *weight,
+                   size_t n, pn_integer_scale *scales, size_t stride);
 
 #endif

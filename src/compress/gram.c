@@ -8,10 +8,18 @@
 
 enum { WIDE = PN_PANEL_ROWS, BLOCK = 64 };
 
-pn_status pn_gram_create(size_t n, pn_gram *out, pn_error *err) {
-    const size_t stride = (n + WIDE - 1) / WIDE * WIDE;
-    pn_gram g = {.n = n,
-                 .stride = stride,
+static size_t stride_of(size_t n) {
+    return (n + WIDE - 1) / WIDE * WIDE;
+}
+
+uint64_t pn_gram_bytes(size_t max_n) {
+    const uint64_t stride = stride_of(max_n);
+    return stride * (stride + PN_GRAM_TOKENS + BLOCK + 1) * sizeof(float);
+}
+
+pn_status pn_gram_create(size_t max_n, pn_gram *out, pn_error *err) {
+    const size_t stride = stride_of(max_n);
+    pn_gram g = {.max_n = max_n,
                  .h = pn_pages_alloc(PN_MEM_SCRATCH, stride * stride * sizeof(float)),
                  .turned = pn_alloc(PN_MEM_SCRATCH, stride * PN_GRAM_TOKENS, sizeof(float)),
                  .d = pn_alloc(PN_MEM_SCRATCH, stride, sizeof(float))};
@@ -19,18 +27,22 @@ pn_status pn_gram_create(size_t n, pn_gram *out, pn_error *err) {
         pn_gram_free(&g);
         return pn_fail_memory(err, "second moments of inputs", stride * stride * sizeof(float));
     }
+    pn_gram_begin(&g, max_n);
     *out = g;
     return PN_OK;
 }
 
 void pn_gram_free(pn_gram *g) {
-    pn_pages_free(PN_MEM_SCRATCH, g->h, g->stride * g->stride * sizeof(float));
+    const size_t stride = stride_of(g->max_n);
+    pn_pages_free(PN_MEM_SCRATCH, g->h, stride * stride * sizeof(float));
     pn_free(g->turned);
     pn_free(g->d);
     *g = (pn_gram){0};
 }
 
-void pn_gram_clear(pn_gram *g) {
+void pn_gram_begin(pn_gram *g, size_t n) {
+    g->n = n;
+    g->stride = stride_of(n);
     memset(g->h, 0, g->stride * g->stride * sizeof *g->h);
 }
 

@@ -13,6 +13,7 @@
 typedef struct pn_gram {
     size_t n;      /* columns of the matrix */
     size_t stride; /* floats from row to row of h: n in whole panels of 16 */
+    size_t max_n;  /* columns that there is room for */
     float *h;      /* [stride, stride]; the lower triangle counts */
     float *turned; /* [stride, PN_GRAM_TOKENS] room to turn inputs in */
     float *d;      /* [n] once factored: D */
@@ -20,10 +21,12 @@ typedef struct pn_gram {
 
 #define PN_GRAM_TOKENS 256
 
-/* All zero. */
-pn_status pn_gram_create(size_t n, pn_gram *out, pn_error *err);
+/* Room for matrices of up to max_n columns. */
+pn_status pn_gram_create(size_t max_n, pn_gram *out, pn_error *err);
+uint64_t pn_gram_bytes(size_t max_n);
 void pn_gram_free(pn_gram *gram);
-void pn_gram_clear(pn_gram *gram);
+/* All zero, for n <= max_n columns. */
+void pn_gram_begin(pn_gram *gram, size_t n);
 
 /* Adds the inputs x [n_tok, n] of more tokens. The bits do not depend on the number of threads. */
 void pn_gram_add(pn_gram *gram, const pn_kernels *kernels, pn_pool *pool, const float *x, size_t n_tok);

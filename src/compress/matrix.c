@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "compress/feedback.h"
-#include "quant/integer.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -13,28 +12,38 @@ struct place {
     float *row; /* [n_col] */
     void *memory;
     pn_feedback_room room; /* in memory */
+    float *outputs;        /* [max_heldout][16] */
 };
 
 struct pn_rounder {
     pn_pool *pool;
     const pn_kernels *kernels;
-    size_t max_col;
     struct place *places; /* [threads of the pool] */
 };
 
-pn_status pn_rounder_create(pn_pool *pool, size_t max_col, pn_rounder **out, pn_error *err) {
+uint64_t pn_rounder_bytes(const pn_pool *pool, size_t max_col, size_t max_heldout) {
+    return (uint64_t)pn_pool_threads(pool) *
+           (pn_feedback_room_bytes(max_col) + (max_col + max_heldout * PN_PANEL_ROWS + 1) * sizeof(float));
+}
+
+static bool make_place(struct place *p, size_t max_col, size_t max_heldout) {
+    p->row = pn_alloc(PN_MEM_SCRATCH, max_col, sizeof(float));
+    p->memory = pn_alloc(PN_MEM_SCRATCH, 1, pn_feedback_room_bytes(max_col));
+    p->outputs = pn_alloc(PN_MEM_SCRATCH, max_heldout * PN_PANEL_ROWS + 1, sizeof(float));
+    if (!p->row || !p->memory || !p->outputs) return false;
+    p->room = pn_feedback_room_in(p->memory, max_col);
+    return true;
+}
+
+pn_status pn_rounder_create(pn_pool *pool, size_t max_col, size_t max_heldout, pn_rounder **out,
+                            pn_error *err) {
     size_t n = (size_t)pn_pool_threads(pool);
     pn_rounder *r = pn_alloc(PN_MEM_SCRATCH, 1, sizeof *r);
     if (!r) return pn_fail_memory(err, "rounding", sizeof *r);
-    *r = (pn_rounder){pool, pn_kernels_host(), max_col, pn_alloc(PN_MEM_SCRATCH, n, sizeof *r->places)};
+    *r = (pn_rounder){pool, pn_kernels_host(), pn_alloc(PN_MEM_SCRATCH, n, sizeof *r->places)};
     bool ok = r->places;
-    for (size_t i = 0; ok && i < n; i++) {
-        struct place *p = &r->places[i];
-        p->row = pn_alloc(PN_MEM_SCRATCH, max_col, sizeof(float));
-        p->memory = pn_alloc(PN_MEM_SCRATCH, 1, pn_feedback_room_bytes(max_col));
-        ok = p->row && p->memory;
-        if (ok) p->room = pn_feedback_room_in(p->memory, max_col);
-    }
+    for (size_t i = 0; ok && i < n; i++)
+        ok = make_place(&r->places[i], max_col, max_heldout);
     if (!ok) {
         pn_rounder_free(r);
         return pn_fail_memory(err, "rounding", n * pn_feedback_room_bytes(max_col));
@@ -48,6 +57,7 @@ void pn_rounder_free(pn_rounder *r) {
     for (int i = 0; r->places && i < pn_pool_threads(r->pool); i++) {
         pn_free(r->places[i].row);
         pn_free(r->places[i].memory);
+        pn_free(r->places[i].outputs);
     }
     pn_free(r->places);
     pn_free(r);
@@ -55,43 +65,22 @@ void pn_rounder_free(pn_rounder *r) {
 
 /* ---- a matrix ---- */
 
-/* What a panel lost, and had, of weights and of outputs. */
-struct squares {
-    double lost, all, lost_outputs, all_outputs;
-};
-
 struct job {
     const pn_rounder *rounder;
     const pn_gguf_tensor *tensor;
     const pn_qtype *type;
-    pn_panel_kind kind;
+    const pn_rounding *how;
     pn_panel_shape shape;
-    const pn_gram *inputs;
+    bool all_outputs;
     size_t n_row, panel_bytes;
     uint8_t *packed;
-    struct squares *squares; /* [panels] */
-    atomic_size_t first_bad; /* the first row that cannot be rounded */
+    pn_rounding_loss *losses; /* [panels] */
+    atomic_size_t first_bad;  /* the first row that cannot be rounded */
 };
 
 static void note_bad(struct job *j, size_t row) {
     size_t first = atomic_load(&j->first_bad);
     while (row < first && !atomic_compare_exchange_weak(&j->first_bad, &first, row)) {
-    }
-}
-
-static void add_squares(const struct job *j, const struct place *at, size_t in_panel, struct squares *s) {
-    const pn_panel_format f = pn_panel_formats[j->kind];
-    const size_t n_col = j->shape.n_col, group = j->shape.group;
-    const pn_integer_scale *scales = at->room.scales + in_panel * (n_col / group);
-    const uint8_t *codes = at->room.codes + in_panel * n_col;
-    for (size_t c = 0; c < n_col; c += group, scales++) {
-        const double d = (double)pn_f16_to_f32(scales->d);
-        const int zero = f.min ? scales->zero : f.zero;
-        for (size_t i = c; i < c + group; i++) {
-            double w = (double)at->row[i], e = w - d * (codes[i] - zero);
-            s->lost += e * e;
-            s->all += w * w;
-        }
     }
 }
 
@@ -104,45 +93,94 @@ static void read_row(const struct job *j, const struct place *at, size_t row) {
         j->type->decode(data, at->row, j->shape.n_col);
 }
 
-static bool round_row(const struct job *j, const struct place *at, size_t in_panel) {
+/* at->row to the nearest codes, and what that loses. */
+static bool round_row(const struct job *j, const struct place *at, size_t in_panel, pn_rounding_loss *loss) {
+    const pn_panel_format f = pn_panel_formats[j->how->kind];
     const size_t n_col = j->shape.n_col, group = j->shape.group;
     for (size_t c = 0; c < n_col; c += group) {
         pn_integer_scale *scale = &at->room.scales[in_panel * (n_col / group) + c / group];
-        if (pn_integer_find_scale(j->kind, at->row + c, group, scale) != PN_INTEGER_RANGE_OK) return false;
-        pn_integer_round(j->kind, *scale, at->row + c, group, at->room.codes + in_panel * n_col + c);
+        uint8_t *codes = at->room.codes + in_panel * n_col + c;
+        if (pn_integer_find_scale(j->how->kind, at->row + c, group, scale) != PN_INTEGER_RANGE_OK)
+            return false;
+        pn_integer_round(j->how->kind, *scale, at->row + c, group, codes);
+        const double d = (double)pn_f16_to_f32(scale->d);
+        const int zero = f.min ? scale->zero : f.zero;
+        for (size_t i = 0; i < group; i++) {
+            double w = (double)at->row[c + i], e = w - d * (codes[i] - zero);
+            loss->weights += e * e;
+            loss->all_weights += w * w;
+        }
     }
     return true;
 }
 
-static bool round_rows(struct job *j, const struct place *at, size_t first, size_t n, struct squares *s) {
+static bool round_rows(struct job *j, const struct place *at, size_t first, size_t n,
+                       pn_rounding_loss *loss) {
     for (size_t r = 0; r < n; r++) {
         read_row(j, at, first + r);
-        if (!round_row(j, at, r)) {
+        if (!round_row(j, at, r, loss)) {
             note_bad(j, first + r);
             return false;
         }
-        add_squares(j, at, r, s);
     }
     return true;
 }
 
-/* First to the nearest, as a check that all can be rounded. */
-static bool round_with_feedback(struct job *j, const struct place *at, size_t first, size_t n,
-                                struct squares *s) {
-    struct squares nearest = {0};
-    if (!round_rows(j, at, first, n, &nearest)) return false;
+/* ---- column by column ---- */
+
+/* The panel's weights, by column. That each can be rounded is seen from its row. */
+static bool turn_rows(struct job *j, const struct place *at, size_t first, size_t n) {
+    pn_rounding_loss plain = {0};
+    if (!round_rows(j, at, first, n, &plain)) return false;
     memset(at->room.weights, 0, j->shape.n_col * PN_PANEL_ROWS * sizeof(float));
     for (size_t r = 0; r < n; r++) {
         read_row(j, at, first + r);
         for (size_t c = 0; c < j->shape.n_col; c++)
             at->room.weights[c * PN_PANEL_ROWS + r] = at->row[c];
     }
-    s->all_outputs = pn_feedback_energy(j->inputs, j->rounder->kernels, &at->room);
-    s->lost_outputs = pn_feedback_round(j->inputs, j->rounder->kernels, j->kind, j->shape, &at->room);
-    for (size_t r = 0; r < n; r++) {
-        read_row(j, at, first + r);
-        add_squares(j, at, r, s);
+    return true;
+}
+
+/* The squared length of what these columns make of the rows to judge by. */
+static double outputs_of(const struct job *j, const struct place *at, const float *columns) {
+    const pn_activations *in = j->how->inputs;
+    double sum = 0;
+    if (!in) return 0;
+    memset(at->outputs, 0, in->n_heldout * PN_PANEL_ROWS * sizeof(float));
+    j->rounder->kernels->matmul_f32(columns, PN_PANEL_ROWS, in->heldout, j->shape.n_col, in->n_heldout,
+                                    j->shape.n_col, at->outputs, PN_PANEL_ROWS);
+    for (size_t i = 0; i < in->n_heldout * PN_PANEL_ROWS; i++)
+        sum += (double)at->outputs[i] * (double)at->outputs[i];
+    return sum;
+}
+
+static void add_losses(const struct job *j, const struct place *at, pn_rounding_loss *loss) {
+    for (size_t c = 0; c < j->shape.n_col; c++) {
+        const float *e = at->room.errors + c * PN_PANEL_ROWS, *w = at->room.weights + c * PN_PANEL_ROWS;
+        double lost = 0;
+        for (int r = 0; r < PN_PANEL_ROWS; r++) {
+            lost += (double)e[r] * (double)e[r];
+            loss->all_weights += (double)w[r] * (double)w[r];
+        }
+        loss->weights += lost;
+        loss->weighed += lost * (double)j->how->mean_square[c];
     }
+    loss->outputs = outputs_of(j, at, at->room.errors);
+    if (j->all_outputs) loss->all_outputs = outputs_of(j, at, at->room.weights);
+}
+
+static bool round_columns(struct job *j, const struct place *at, size_t first, size_t n,
+                          pn_rounding_loss *loss) {
+    const pn_rounding *how = j->how;
+    const pn_column_rounding columns = {.kind = how->kind,
+                                        .shape = j->shape,
+                                        .search = {how->scales, how->zeros},
+                                        .gram = how->feedback ? &how->inputs->gram : NULL,
+                                        .weight = how->mean_square,
+                                        .stretch = how->stretch};
+    if (!turn_rows(j, at, first, n)) return false;
+    pn_feedback_round(j->rounder->kernels, &columns, &at->room);
+    add_losses(j, at, loss);
     return true;
 }
 
@@ -152,11 +190,11 @@ static void round_panels(void *arg, size_t begin, size_t end, int worker) {
     for (size_t panel = begin; panel < end; panel++) {
         size_t first = panel * PN_PANEL_ROWS, left = j->n_row - first;
         size_t n = left < PN_PANEL_ROWS ? left : PN_PANEL_ROWS;
-        struct squares s = {0};
-        if (!(j->inputs ? round_with_feedback : round_rows)(j, at, first, n, &s)) return;
-        j->squares[panel] = s;
+        pn_rounding_loss loss = {0};
+        if (!(j->how->mean_square ? round_columns : round_rows)(j, at, first, n, &loss)) return;
+        j->losses[panel] = loss;
         if (j->packed)
-            pn_integer_pack(j->kind, j->shape, at->room.codes, at->room.scales, n,
+            pn_integer_pack(j->how->kind, j->shape, at->room.codes, at->room.scales, n,
                             j->packed + panel * j->panel_bytes);
     }
 }
@@ -179,33 +217,33 @@ static pn_status bad_row(const struct job *j, pn_error *err) {
         (int)t->name.len, t->name.data, row);
 }
 
-pn_status pn_round_matrix(pn_rounder *r, const pn_gguf_tensor *t, pn_panel_kind kind, size_t group,
-                          const pn_gram *inputs, uint8_t *packed, pn_rounding_error *error, pn_error *err) {
+pn_status pn_round_matrix(pn_rounder *r, const pn_gguf_tensor *t, const pn_rounding *how, bool all_outputs,
+                          uint8_t *packed, pn_rounding_loss *loss, pn_error *err) {
     const size_t n_col = (size_t)t->dims[0], n_row = (size_t)t->dims[1];
     const size_t n_panel = (n_row + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS;
     struct job j = {.rounder = r,
                     .tensor = t,
                     .type = pn_qtype_find(t->type),
-                    .kind = kind,
-                    .shape = {n_col, group ? group : n_col},
-                    .inputs = inputs,
+                    .how = how,
+                    .shape = {n_col, how->group ? how->group : n_col},
+                    .all_outputs = all_outputs,
                     .n_row = n_row,
                     .packed = packed,
-                    .squares = pn_alloc(PN_MEM_SCRATCH, n_panel, sizeof(struct squares))};
-    if (!j.squares) return pn_fail_memory(err, "errors of panels", n_panel * sizeof(struct squares));
-    j.panel_bytes = pn_panel_bytes(kind, j.shape);
+                    .losses = pn_alloc(PN_MEM_SCRATCH, n_panel, sizeof(pn_rounding_loss))};
+    if (!j.losses) return pn_fail_memory(err, "errors of panels", n_panel * sizeof(pn_rounding_loss));
+    j.panel_bytes = pn_panel_bytes(how->kind, j.shape);
     atomic_init(&j.first_bad, n_row);
     pn_pool_run(r->pool, round_panels, &j, n_panel, 1);
-    struct squares sum = {0};
+    pn_rounding_loss sum = {0};
     for (size_t i = 0; i < n_panel; i++) { /* in order, so that it does not matter who did what */
-        sum.lost += j.squares[i].lost;
-        sum.all += j.squares[i].all;
-        sum.lost_outputs += j.squares[i].lost_outputs;
-        sum.all_outputs += j.squares[i].all_outputs;
+        sum.weights += j.losses[i].weights;
+        sum.all_weights += j.losses[i].all_weights;
+        sum.weighed += j.losses[i].weighed;
+        sum.outputs += j.losses[i].outputs;
+        sum.all_outputs += j.losses[i].all_outputs;
     }
-    pn_free(j.squares);
+    pn_free(j.losses);
     if (atomic_load(&j.first_bad) < n_row) return bad_row(&j, err);
-    *error = (pn_rounding_error){.weights = sum.all > 0 ? sum.lost / sum.all : 0,
-                                 .outputs = sum.all_outputs > 0 ? sum.lost_outputs / sum.all_outputs : 0};
+    *loss = sum;
     return PN_OK;
 }

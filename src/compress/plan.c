@@ -43,8 +43,14 @@ pn_status pn_compress_check(const pn_compress_options *o, pn_error *err) {
                        n_targets > 1
                            ? "two targets: give bytes, or bits per weight"
                            : "a target of size chooses between 4 and 8 bits: it needs an INT4 mode");
-    if (o->calibration && (o->calibration_sequences < 1 || o->calibration_sequences > 100000 ||
-                           o->calibration_tokens < 16 || o->calibration_tokens > 8192))
+    if (o->calibration && o->calibrate_on_self)
+        return pn_fail(err, PN_ERR_ARGUMENT, "calibration by a text or by what the model says, not by both");
+    if (o->sensitivity > PN_SENSITIVITY_WEIGHT_ERROR && !o->calibration && !o->calibrate_on_self)
+        return pn_fail(err, PN_ERR_ARGUMENT,
+                       "this sensitivity looks at what the layers read: it needs calibration");
+    if ((o->calibration || o->calibrate_on_self) &&
+        (o->calibration_sequences < 1 || o->calibration_sequences > 100000 || o->calibration_tokens < 16 ||
+         o->calibration_tokens > 8192))
         return pn_fail(err, PN_ERR_ARGUMENT,
                        "calibration with %d sequences of %d tokens: possible are 1 to 100000 of 16 to 8192",
                        o->calibration_sequences, o->calibration_tokens);
@@ -191,6 +197,8 @@ pn_status pn_plan_begin(const pn_gguf *file, const pn_compress_options *o, pn_ch
 }
 
 void pn_plan_done(pn_choices *choices) {
+    for (size_t i = 0; i < choices->n; i++)
+        pn_free(choices->items[i].changed);
     pn_free(choices->items);
     *choices = (pn_choices){0};
 }
@@ -271,7 +279,7 @@ pn_status pn_plan_ratio(const pn_compress_options *o, pn_choices *choices, pn_er
             const pn_choice *c = &choices->items[i];
             if (!c->may_be_4_bits) continue; /* of no value: never chosen */
             sizes[i] = price(o, c, in_bytes);
-            values[i] = c->error4 - c->error8;
+            values[i] = c->gain;
         }
         status = pn_knapsack(sizes, values, choices->n, capacity, chosen, err);
     }

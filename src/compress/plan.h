@@ -23,14 +23,14 @@ typedef struct pn_choice {
     bool compressed;    /* into kind and group; otherwise kept as it is */
     bool may_be_4_bits; /* one of those that the ratio is about */
     pn_panel_kind kind;
-    size_t group;    /* columns that share a scale; 0: all of a row */
-    const char *why; /* for the report */
-    double error4,
-        error8;   /* squared error of the matrix in 4 and 8 bits over its squared length, once measured */
-    double error; /* that of what was written */
+    size_t group;        /* columns that share a scale; 0: all of a row */
+    const char *why;     /* for the report */
+    double gain;         /* what 8 bits instead of 4 save, by the sensitivity asked for, once measured */
+    double error;        /* squared error of the matrix over its squared length, once written */
     double output_error; /* the same of its outputs, with calibration */
     const char *method;  /* how it was rounded: "nearest", "gptq"; NULL where it was not */
     double seconds;      /* that rounding and writing it took */
+    float *changed;      /* a vector that is written instead of the file's, or NULL; owned */
     bool written;
 } pn_choice;
 

@@ -3,12 +3,7 @@
 #ifndef PN_COMPRESS_REPORT_H
 #define PN_COMPRESS_REPORT_H
 
-#include "compress/plan.h"
-
-typedef struct pn_source {
-    const char *name; /* of the file */
-    char hash[48];
-} pn_source;
+#include "compress/job.h"
 
 /* One JSON object: the source, options, and of each matrix its type, the reason and the error. The text is of
    pn_alloc; NULL for lack of memory. */

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+enum { MAX_PADDING = 64 };
+
 /* Of a tensor in the data section. */
 struct extent {
     uint64_t offset, bytes;
@@ -27,14 +29,16 @@ struct pn_gguf_writer {
     size_t text_at, text_len; /* of pn_gguf_reserve_text, in keys */
 };
 
-pn_status pn_gguf_writer_create(const char *path, uint32_t alignment, pn_gguf_writer **out, pn_error *err) {
+static pn_status create(const char *path, uint32_t alignment,
+                        pn_status (*begin)(const char *, pn_new_file *, pn_error *), pn_gguf_writer **out,
+                        pn_error *err) {
     pn_gguf_writer *w = pn_alloc(PN_MEM_OTHER, 1, sizeof *w);
     if (!w) return pn_fail_memory(err, "GGUF writer", sizeof *w);
     w->file.fd = -1;
     w->alignment = alignment;
     pn_buf_init(&w->keys, PN_BUF_NO_BOUND);
     pn_buf_init(&w->tensors, PN_BUF_NO_BOUND);
-    pn_status status = pn_new_file_begin(path, &w->file, err);
+    pn_status status = begin(path, &w->file, err);
     if (status != PN_OK) {
         pn_gguf_writer_free(w);
         return status;
@@ -42,6 +46,14 @@ pn_status pn_gguf_writer_create(const char *path, uint32_t alignment, pn_gguf_wr
     pn_gguf_write_u32(w, "general.alignment", alignment);
     *out = w;
     return PN_OK;
+}
+
+pn_status pn_gguf_writer_create(const char *path, uint32_t alignment, pn_gguf_writer **out, pn_error *err) {
+    return create(path, alignment, pn_new_file_begin, out, err);
+}
+
+pn_status pn_gguf_writer_resume(const char *path, uint32_t alignment, pn_gguf_writer **out, pn_error *err) {
+    return create(path, alignment, pn_new_file_resume, out, err);
 }
 
 void pn_gguf_writer_free(pn_gguf_writer *w) {
@@ -159,6 +171,13 @@ struct head {
     uint64_t n_tensors, n_keys;
 };
 
+/* Zeros from `at` to where the next aligned thing begins: a file that is gone on with may hold others. */
+static void pad(pn_gguf_writer *w, uint64_t at) {
+    static const char zeros[MAX_PADDING];
+    const uint64_t n = align_up(at, w->alignment) - at;
+    pn_new_file_write_at(&w->file, at, zeros, (size_t)n);
+}
+
 static void put_header(pn_gguf_writer *w) {
     if (w->data_at > 0) return;
     if (w->keys.status != PN_OK || w->tensors.status != PN_OK) {
@@ -169,7 +188,9 @@ static void put_header(pn_gguf_writer *w) {
     pn_new_file_write(&w->file, &head, sizeof head);
     pn_new_file_write(&w->file, w->keys.data, w->keys.len);
     pn_new_file_write(&w->file, w->tensors.data, w->tensors.len);
-    w->data_at = align_up(sizeof head + w->keys.len + w->tensors.len, w->alignment);
+    const uint64_t end = sizeof head + w->keys.len + w->tensors.len;
+    w->data_at = align_up(end, w->alignment);
+    pad(w, end);
     pn_new_file_extend(&w->file, w->data_at + w->offset);
 }
 
@@ -178,8 +199,20 @@ void pn_gguf_write_data(pn_gguf_writer *w, size_t i, const void *bytes) {
     if (w->file.error != 0) return;
     struct extent *extent = &w->extents[i];
     pn_new_file_write_at(&w->file, w->data_at + extent->offset, bytes, (size_t)extent->bytes);
-    if (!extent->written) w->n_written++;
-    extent->written = true;
+    pn_gguf_writer_take(w, i);
+}
+
+bool pn_gguf_writer_read(pn_gguf_writer *w, size_t i, void *bytes) {
+    const struct extent *extent = &w->extents[i];
+    put_header(w);
+    return w->file.error == 0 &&
+           pn_new_file_read_at(&w->file, w->data_at + extent->offset, bytes, (size_t)extent->bytes);
+}
+
+void pn_gguf_writer_take(pn_gguf_writer *w, size_t i) {
+    if (!w->extents[i].written) w->n_written++;
+    w->extents[i].written = true;
+    pad(w, w->data_at + w->extents[i].offset + w->extents[i].bytes);
 }
 
 void pn_gguf_fill_text(pn_gguf_writer *w, const char *text, size_t len) {

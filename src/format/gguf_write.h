@@ -11,8 +11,11 @@
 
 typedef struct pn_gguf_writer pn_gguf_writer;
 
-/* PN_ERR_IO names the path. alignment is that of every tensor: a power of two. */
+/* PN_ERR_IO names the path. alignment is that of every tensor: a power of two up
+   to 64. */
 pn_status pn_gguf_writer_create(const char *path, uint32_t alignment, pn_gguf_writer **out, pn_error *err);
+/* The same over what an interrupted process left of that file (pn_new_file_resume). */
+pn_status pn_gguf_writer_resume(const char *path, uint32_t alignment, pn_gguf_writer **out, pn_error *err);
 /* Gives up an unfinished file, or frees a finished writer; NULL is fine. */
 void pn_gguf_writer_free(pn_gguf_writer *w);
 
@@ -31,6 +34,10 @@ void pn_gguf_write_tensor(pn_gguf_writer *w, pn_str name, uint32_t type, uint32_
 
 /* All bytes of tensor i, counted from 0 in the order of their descriptions. */
 void pn_gguf_write_data(pn_gguf_writer *w, size_t i, const void *bytes);
+/* The bytes of tensor i that such a file holds, to be judged by the caller, who may take them as written;
+   false when it is too short. After the descriptions of all tensors. */
+bool pn_gguf_writer_read(pn_gguf_writer *w, size_t i, void *bytes);
+void pn_gguf_writer_take(pn_gguf_writer *w, size_t i);
 
 /* Flushes to the disk and gives the file its name, replacing what had it. */
 pn_status pn_gguf_writer_finish(pn_gguf_writer *w, pn_error *err);

@@ -65,14 +65,16 @@ static void lap(const struct pass *p, pn_op op) {
     pn_profile_lap(p->f->profile, op);
 }
 
-static void matmuls(const struct pass *p, pn_op op, const pn_matmul_job *jobs, size_t n_jobs,
+/* False: the watch has seen all it wanted. */
+static bool matmuls(const struct pass *p, pn_op op, const pn_matmul_job *jobs, size_t n_jobs,
                     const pn_matmul_input *input) {
-    pn_ops_matmul(&p->ops, jobs, n_jobs, input, p->n_tok);
+    if (!pn_ops_matmul(&p->ops, jobs, n_jobs, input, p->n_tok)) return false;
     lap(p, op);
     for (size_t j = 0; j < n_jobs; j++) {
         const pn_weight *w = jobs[j].weight;
         pn_profile_work(p->f->profile, op, p->n_tok * w->n_row * w->n_col, w->n_panel * w->panel_bytes);
     }
+    return true;
 }
 
 /* The residual stream, normalised. */
@@ -89,12 +91,12 @@ static void add_part(const struct pass *p, const float *post_norm) {
     lap(p, PN_OP_ADD);
 }
 
-static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
+static bool attention_part(const struct pass *p, const pn_layer *l, int layer) {
     const pn_hparams *h = p->h;
     pn_scratch *s = p->s;
     const pn_matmul_input input = normed(p, l->attn_norm);
     pn_matmul_job qkv[] = {{&l->q, l->q_bias, s->q}, {&l->k, l->k_bias, s->k}, {&l->v, l->v_bias, s->v}};
-    matmuls(p, PN_OP_QKV, qkv, 3, &input);
+    if (!matmuls(p, PN_OP_QKV, qkv, 3, &input)) return false;
     pn_rope_job rope = {.q = s->q,
                         .k = s->k,
                         .v = s->v,
@@ -127,19 +129,20 @@ static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
                     pn_layer_kv_bytes(h, l->kind, p->f->kv->shape.type, p->position, p->n_tok));
     const pn_matmul_input attended = {.x = s->attended};
     const pn_matmul_job out = {&l->out, l->out_bias, s->part};
-    matmuls(p, PN_OP_OUT, &out, 1, &attended);
+    if (!matmuls(p, PN_OP_OUT, &out, 1, &attended)) return false;
     add_part(p, l->attn_post_norm);
+    return true;
 }
 
 static void feed_forward_part(const struct pass *p, const pn_layer *l) {
     pn_scratch *s = p->s;
     const pn_matmul_input input = normed(p, l->ffn_norm);
     const pn_matmul_job gate_up[] = {{&l->gate, NULL, s->gate}, {&l->up, NULL, s->up}};
-    matmuls(p, PN_OP_GATE_UP, gate_up, 2, &input);
+    if (!matmuls(p, PN_OP_GATE_UP, gate_up, 2, &input)) return;
     const pn_matmul_input gated = {
         .x = s->gate, .up = s->up, .activation = p->h->activation, .rows = s->gate};
     const pn_matmul_job down = {&l->down, NULL, s->part};
-    matmuls(p, PN_OP_DOWN, &down, 1, &gated);
+    if (!matmuls(p, PN_OP_DOWN, &down, 1, &gated)) return;
     add_part(p, l->ffn_post_norm);
 }
 
@@ -199,8 +202,7 @@ void pn_decoder_embed(const pn_forward *f, const int32_t *tokens, size_t n_tok) 
 void pn_decoder_layer(const pn_forward *f, const pn_layer *layer, int index, size_t n_tok) {
     struct pass p = pass_of(f, n_tok);
     rotate(&p);
-    attention_part(&p, layer, index);
-    feed_forward_part(&p, layer);
+    if (attention_part(&p, layer, index)) feed_forward_part(&p, layer);
 }
 
 bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, pn_logits *wanted) {

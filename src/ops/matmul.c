@@ -217,7 +217,7 @@ static pn_op op_of(const pn_matmul_input *input) {
     return input->up ? PN_OP_ACTIVATION : PN_OP_QUANTISE;
 }
 
-void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const pn_matmul_input *input,
+bool pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const pn_matmul_input *input,
                    size_t n_tok) {
     struct matmul m = {.ops = ops, .jobs = jobs, .n_jobs = n_jobs, .n_tok = n_tok};
     size_t lines = 0, n_col = jobs[0].weight->n_col;
@@ -233,7 +233,8 @@ void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, 
     }
     floats = floats || ops->watch;
     m.x = pn_matmul_make_rows(ops, input, n_col, n_tok, integers ? &m.inputs : NULL, floats);
-    if (ops->watch) ops->watch->fn(ops->watch->user, jobs[0].weight, m.x, n_col, n_tok);
+    if (ops->watch && !ops->watch->fn(ops->watch->user, jobs[0].weight, m.x, n_col, n_tok)) return false;
     if (integers || input->norm || input->up) pn_profile_lap(ops->profile, op_of(input));
     pn_ops_run(ops, do_lines, &m, lines, n_tok <= PN_FEW_TOKENS ? GRAIN : 1);
+    return true;
 }

@@ -17,9 +17,9 @@ typedef struct pn_head_record {
 } pn_head_record;
 
 /* Sees what matrices are multiplied with: x [n_tok, n_col] in float, before the product. `first` is the first
-   of the matrices that share it. */
+   of the matrices that share it. False: that was all there is to see, the product is not needed. */
 typedef struct pn_watch {
-    void (*fn)(void *user, const pn_weight *first, const float *x, size_t n_col, size_t n_tok);
+    bool (*fn)(void *user, const pn_weight *first, const float *x, size_t n_col, size_t n_tok);
     void *user;
 } pn_watch;
 
@@ -78,8 +78,9 @@ typedef struct pn_matmul_input {
     float *rows; /* [n_tok, n_col], may be x: what is made goes there if a matrix wants floats */
 } pn_matmul_input;
 
-/* Several matrices over the same input: one synchronisation for all, as for Q, K and V or gate and up. */
-void pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const pn_matmul_input *input,
+/* Several matrices over the same input: one synchronisation for all, as for Q, K and V or gate and up. False
+   when the watch wanted no product. */
+bool pn_ops_matmul(const pn_ops *ops, const pn_matmul_job *jobs, size_t n_jobs, const pn_matmul_input *input,
                    size_t n_tok);
 
 /* Which logits are wanted: of the n greatest those that are no further than `margin` below the first; all for

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """postern compress: float weights in 4 and 8 bits, in a file that is used as it lies."""
 
+import fcntl
 import json
 import signal
 import subprocess
 import time
+from random import Random
 
 from conftest import ROOT
 from gguf_keys import read_keys
@@ -80,7 +82,7 @@ def test_a_short_calibration_text_is_refused(postern, tiny_models, tmp_path):
     text = tmp_path / "short.txt"
     text.write_text("Too short.")
     done = postern("compress", tiny_models["llama-bias"], tmp_path / "out.gguf", "--calibration", text)
-    assert done.returncode == USAGE and "at least 512 are needed" in done.stderr
+    assert done.returncode == USAGE and "at least 1024 are needed" in done.stderr
     done = postern("compress", tiny_models["llama-bias"], tmp_path / "out.gguf", "--calibration", tmp_path / "none.txt")
     assert done.returncode == FILE and "none.txt" in done.stderr
     assert [path.name for path in tmp_path.iterdir() if path.suffix] == ["short.txt"]
@@ -125,17 +127,148 @@ def test_a_full_disk_is_said(postern_bin, tiny_models, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_run_leaves_nothing_that_looks_whole(postern_bin, tiny_models, tmp_path):
-    out = tmp_path / "out.gguf"
-    for moment in range(10):
-        process = subprocess.Popen(
-            [postern_bin, "compress", tiny_models["llama-bias"], out, "--force"], stdout=subprocess.DEVNULL
-        )
-        time.sleep(0.002 * moment)
+def killed_run(command, out, seconds):
+    """Whether it was killed before it was done."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        if out.exists():  # it was faster
-            assert "postern.compression.report" in read_keys(out)
+    if out.exists():
+        assert "postern.compression.report" in read_keys(out)
+        return False
+    for left in out.parent.iterdir():
+        assert left.name in ("out.gguf.partial", "out.gguf.journal.partial"), left
+    return True
+
+
+def test_a_killed_run_is_gone_on_with(postern_bin, tiny_models, tmp_path):
+    """Ten times killed at random moments, calibrated and not: never a file that looks whole and is not, and in the
+    end the bytes of a run that nobody killed."""
+    random = Random(7)
+    text = ROOT / "tests/golden/multilingual.txt"
+    for options in ([], ["--calibration", text, "--samples", 16, "--sample-tokens", 64]):
+        folder = tmp_path / str(len(options))
+        folder.mkdir()
+        out, whole = folder / "out.gguf", tmp_path / "whole.gguf"
+        command = [postern_bin, "compress", tiny_models["llama-bias"], out, "--mode", "int4_asym", *options]
+        command = [str(word) for word in command]
+        start = time.monotonic()
+        subprocess.run([str(whole) if word == str(out) else word for word in command] + ["--force"], check=True, capture_output=True)
+        seconds = time.monotonic() - start
+        for _ in range(5):
+            while killed_run(command, out, random.random() * seconds):
+                pass
+            assert out.read_bytes() == whole.read_bytes()
+            assert not (folder / "out.gguf.partial").exists()
             out.unlink()
-        for left in tmp_path.iterdir():
-            assert left.name.endswith(".partial"), left
+
+
+def test_what_an_earlier_run_left_is_taken_only_if_it_is_whole(postern, postern_bin, tiny_models, tmp_path):
+    out = tmp_path / "out.gguf"
+    text = ROOT / "tests/golden/multilingual.txt"
+    options = ["--mode", "int4_sym", "--calibration", text, "--samples", 16, "--sample-tokens", 64]
+    compress(postern, tiny_models["llama-bias"], out, *options)
+    whole = out.read_bytes()
+    partial, journal = tmp_path / "out.gguf.partial", tmp_path / "out.gguf.journal.partial"
+    command = [str(word) for word in (postern_bin, "compress", tiny_models["llama-bias"], out, *options)]
+    out.unlink()
+    wait = 0.02
+    while not killed_run(command, out, wait) or not (partial.exists() and journal.read_bytes().count(b"\n") > 4):
+        out.unlink(missing_ok=True)
+        wait *= 1.1
+        assert wait < 60
+    left, notes = partial.read_bytes(), journal.read_bytes()
+    for name, damaged, lines in (
+        ("bytes changed", bytes(byte ^ 1 for byte in left), notes),
+        ("cut off", left[: len(left) // 2], notes),
+        ("journal cut off", left, notes[: len(notes) // 2]),
+        ("journal of garbage", left, b"{]\n" + bytes(range(256)) * 3),
+        ("journal of another kind", left, b'{"key": 3, "gains": []}\n[1, 2]\n{"tensor": 1e9, "hash": {}}\n'),
+        ("whole", left, notes),
+    ):
+        partial.write_bytes(damaged)
+        journal.write_bytes(lines)
+        report = compress(postern, tiny_models["llama-bias"], out, *options)
+        assert out.read_bytes() == whole, name
+        if "cut off" not in name:
+            assert (report["resumed"] > 0) == (name == "whole"), (name, report["resumed"])
+        assert [path.name for path in tmp_path.iterdir()] == ["out.gguf"]
+        out.unlink()
+    partial.write_bytes(left)
+    journal.write_bytes(notes)
+    compress(postern, tiny_models["llama-bias"], out, *options, "--ratio", 0.5)  # another result: nothing is taken
+    done = compress(postern, tiny_models["llama-bias"], tmp_path / "fresh.gguf", *options, "--ratio", 0.5)
+    assert done["bytes_after"] and out.read_bytes() == (tmp_path / "fresh.gguf").read_bytes()
+
+
+def test_one_process_at_a_time_writes_a_file(postern, tiny_models, tmp_path):
+    out = tmp_path / "out.gguf"
+    with open(tmp_path / "out.gguf.partial", "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = postern("compress", tiny_models["llama-bias"], out)
+        assert done.returncode == FILE and "another process" in done.stderr
+    assert not out.exists()
+    compress(postern, tiny_models["llama-bias"], out)
+
+
+def test_statistics_are_reused(postern, tiny_models, tmp_path):
+    text = ROOT / "tests/golden/multilingual.txt"
+    kept, model = tmp_path / "statistics.json", tiny_models["llama-bias"]
+    options = ["--mode", "int4_sym", "--group-size", 32, "--statistics", kept, "--samples", 16, "--sample-tokens", 64]
+    first = [*options, "--calibration", text]
+    compress(postern, model, tmp_path / "a.gguf", *first)
+    gains = json.loads(kept.read_text())["gains"]
+    assert gains and all(gain > 0 for gain in gains.values())
+    before = kept.stat().st_mtime_ns
+    compress(postern, model, tmp_path / "b.gguf", *first, "--ratio", 0.5)  # the same for another ratio
+    assert kept.stat().st_mtime_ns == before
+    compress(postern, model, tmp_path / "c.gguf", *[x for x in first if x not in ("--statistics", kept)], "--ratio", 0.5)
+    assert (tmp_path / "b.gguf").read_bytes() == (tmp_path / "c.gguf").read_bytes()
+    kept.write_text("nothing of the kind")  # and made anew for other options, or when it is damaged
+    compress(postern, model, tmp_path / "d.gguf", *first)
+    assert json.loads(kept.read_text())["gains"] == gains
+    assert (tmp_path / "d.gguf").read_bytes() == (tmp_path / "a.gguf").read_bytes()
+
+
+def test_a_model_can_be_calibrated_by_what_it_says(postern, tiny_models, tmp_path):
+    kept, model = tmp_path / "statistics.json", tiny_models["llama-bias"]
+    options = ["--calibration", "self", "--mode", "int4_sym", "--samples", 8, "--sample-tokens", 32]
+    compress(postern, model, tmp_path / "a.gguf", *options, "--statistics", kept)
+    tokens = json.loads(kept.read_text())["tokens"]
+    assert len(tokens) == 8 * 32 and len(set(tokens)) > 20
+    compress(postern, model, tmp_path / "b.gguf", *options, "--statistics", kept)
+    compress(postern, model, tmp_path / "c.gguf", *options, "--seed", 1, "--statistics", kept)
+    assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
+    assert json.loads(kept.read_text())["tokens"] != tokens
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.gguf", "b.gguf", "c.gguf", "statistics.json"]
+
+
+def test_every_sensitivity_and_way_of_rounding_runs(postern, tiny_models, tmp_path):
+    text = ROOT / "tests/golden/multilingual.txt"
+    calibrated = ["--calibration", text, "--samples", 16, "--sample-tokens", 64, "--group-size", 32]
+    eights = set()
+    for sensitivity in ("weight-error", "activation-variance", "hessian", "measured"):
+        report = compress(postern, tiny_models["llama-bias"], tmp_path / f"{sensitivity}.gguf", *calibrated,
+                          "--sensitivity", sensitivity, "--ratio", 0.7)
+        assert 0.7 <= report["ratio"] < 0.9
+        eights.add(tuple(t["name"] for t in report["tensors"] if t["type_after"].startswith("INT8_ASYM_CH")))
+    assert len(eights) > 1
+    seen = set()
+    for index, switches in enumerate(((), ("--gptq", "off"), ("--scale-estimation", "off"), ("--gptq", "off", "--scale-estimation", "off"))):
+        report = compress(postern, tiny_models["llama-bias"], tmp_path / f"{index}.gguf", *calibrated, "--ratio", 1, *switches)
+        methods = {t["method"] for t in report["tensors"] if t.get("method")}
+        assert not any(switch[2:6] in method for switch in switches if switch != "off" for method in methods), methods
+        seen |= methods
+    assert any("gptq" in method for method in seen) and any("scales" in method for method in seen)
+    done = postern("compress", tiny_models["llama-bias"], tmp_path / "out.gguf", "--sensitivity", "hessian")
+    assert done.returncode == USAGE and "needs calibration" in done.stderr
+
+
+def test_a_memory_limit_is_kept_or_refused(postern, tiny_models, tmp_path):
+    text = ROOT / "tests/golden/multilingual.txt"
+    options = ["--calibration", text, "--samples", 64, "--sample-tokens", 64]
+    done = postern("compress", tiny_models["llama-bias"], tmp_path / "out.gguf", *options, "--memory-limit", "64K")
+    assert done.returncode != 0 and "limit" in done.stderr and list(tmp_path.iterdir()) == []
+

@@ -79,7 +79,7 @@ static void moments_are_sums_of_products(void **state) {
             assert_true(fabs((double)found - h[i * N + j]) <= 1e-5 * size);
             assert_true(found == other.h[i * one.stride + j]);
         }
-    pn_gram_clear(&one);
+    pn_gram_begin(&one, N);
     assert_true(one.h[3 * one.stride + 2] == 0);
     pn_gram_free(&one);
     pn_gram_free(&other);
@@ -156,7 +156,7 @@ static void fitted_scales_lose_less_than_the_range(void **state) {
             for (size_t c = 0; c < GROUP; c++)
                 weight[c] = expf(2 * normal());
             pn_integer_scale scales[ROWS], own;
-            pn_fit_scales(kinds[k], values, weight, GROUP, scales, 1);
+            pn_fit_scales(kinds[k], (pn_fit_search){true, true}, values, weight, GROUP, scales, 1);
             for (size_t r = 0; r < ROWS; r++) {
                 for (size_t c = 0; c < GROUP; c++)
                     row[c] = values[c * ROWS + r];
@@ -183,7 +183,7 @@ static void groups_of_nothing_and_of_everything_have_scales(void **state) {
             values[j] = sizes[i] * normal();
         for (size_t k = 0; k < 4; k++) {
             pn_integer_scale scales[ROWS];
-            pn_fit_scales(kinds[k], values, weight, 32, scales, 1);
+            pn_fit_scales(kinds[k], (pn_fit_search){true, true}, values, weight, 32, scales, 1);
             for (size_t r = 0; r < ROWS; r++) {
                 float d = pn_f16_to_f32(scales[r].d);
                 assert_true(isfinite(d) && d != 0);
@@ -246,11 +246,13 @@ static void feedback_is_what_it_says(void **state) {
     for (size_t k = 0; k < 4; k++)
         for (size_t g = 0; g < 2; g++) {
             struct bench b;
-            double loss = 0, nearest_loss = 0, energy = 0;
+            double loss = 0, nearest_loss = 0;
             begin(&b, groups[g]);
-            double said = pn_feedback_round(&b.g, pn_kernels_host(), kinds[k], b.shape, &b.room);
+            const pn_column_rounding how = {
+                .kind = kinds[k], .shape = b.shape, .search = {true, true}, .gram = &b.g};
+            pn_feedback_round(pn_kernels_host(), &how, &b.room);
             for (size_t r = 0; r < ROWS; r++) {
-                double error[N], nearest[N], weights[N];
+                double error[N], nearest[N];
                 for (size_t c = 0; c < N; c++) {
                     pn_integer_scale scale = b.room.scales[r * (N / b.shape.group) + c / b.shape.group];
                     const float d = pn_f16_to_f32(scale.d), w = b.weights[c * ROWS + r];
@@ -266,15 +268,12 @@ static void feedback_is_what_it_says(void **state) {
                     uint8_t near;
                     pn_integer_round(kinds[k], scale, &w, 1, &near);
                     nearest[c] = (double)w - (double)d * (near - zero);
-                    weights[c] = (double)w;
+                    assert_true(fabs(error[c] - (double)b.room.errors[c * ROWS + r]) <= 1e-5);
                 }
                 loss += loss_under(&b, error);
                 nearest_loss += loss_under(&b, nearest);
-                energy += loss_under(&b, weights);
             }
-            assert_true(fabs(said - loss) <= 1e-3 * loss);
             assert_true(loss < 0.8 * nearest_loss);
-            assert_true(fabs(pn_feedback_energy(&b.g, pn_kernels_host(), &b.room) - energy) <= 1e-4 * energy);
             end(&b);
         }
 }
