@@ -48,7 +48,7 @@ def test_report_file_and_inspect_agree(postern, tiny_models, tmp_path):
     inside = json.loads(keys["postern.compression.report"])
     assert inside["mode"] == "int4_asym" and inside["ratio"] == 0.5
     assert inside["source"] == tiny_models["gemma3-linear"].name and inside["source_hash"].startswith("xxh3-128:")
-    types = {t["name"]: t["type"] for t in inside["tensors"]}
+    types = {t["name"]: t["type_after"] for t in inside["tensors"]}
     tensors = {t["name"]: t for t in report["tensors"]}
     page = json.loads(postern("inspect", out, "--json", "--full").stdout)
     for tensor in page["tensor_list"]:
