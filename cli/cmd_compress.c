@@ -2,6 +2,7 @@
 /* postern compress: a model of float weights in integers. */
 #include "command.h"
 #include "common.h"
+#include "compression.h"
 #include "json_out.h"
 #include "numbers.h"
 #include "term.h"
@@ -15,7 +16,7 @@ typedef struct compress_args {
     float ratio, target_bits;
     uint64_t target_bytes;
     cli_texts ignore;
-    const char *calibration, *statistics;
+    const char *calibration, *statistics, *report;
     uint64_t memory_limit;
     cli_seed seed;
     int samples, sample_tokens;
@@ -68,7 +69,10 @@ static const cli_option options[] = {
      "working memory to stay within: less calibration, or an error before it begins"},
     {CLI_INT, 0, "threads", "N", offsetof(compress_args, n_threads), 0, 1024,
      "threads (default: all that this process may use)"},
-    {CLI_ON, 0, "force", NULL, offsetof(compress_args, force), 0, 0, "replace OUT when it is there already"},
+    {CLI_TEXT, 0, "report", "FILE", offsetof(compress_args, report), 0, 0,
+     "write what became of every tensor: a picture (.svg), JSON (.json) or text"},
+    {CLI_ON, 0, "force", NULL, offsetof(compress_args, force), 0, 0,
+     "replace OUT and the report when they are there already"},
     {CLI_ON, 0, "json", NULL, offsetof(compress_args, json), 0, 0,
      "one JSON object: what became of every tensor"},
     {.kind = CLI_END},
@@ -92,62 +96,12 @@ static void on_progress(void *user, size_t n_done, size_t n_total) {
 
 /* ---- the result ---- */
 
-static double bits_per_weight(const pn_compress_result *r, bool after) {
-    double bits = 0, weights = 0;
-    for (size_t i = 0; i < r->n_tensors; i++) {
-        bits += 8 * (double)(after ? r->tensors[i].bytes_after : r->tensors[i].bytes_before);
-        weights += (double)r->tensors[i].n_weights;
-    }
-    return weights > 0 ? bits / weights : 0;
-}
-
-static json_t *tensor_json(const pn_compressed_tensor *t) {
-    json_t *object = json_need(
-        json_pack("{s:o, s:s, s:s, s:I, s:I, s:f, s:f}", "name", json_from_text(t->name, strlen(t->name)),
-                  "type_before", t->type_before, "type_after", t->type_after, "bytes_before",
-                  (json_int_t)t->bytes_before, "bytes_after", (json_int_t)t->bytes_after, "error", t->error,
-                  "seconds", t->seconds));
-    if (t->output_error > 0)
-        json_object_set_new(object, "output_error", json_need(json_real(t->output_error)));
-    if (t->why) json_object_set_new(object, "why", json_need(json_string(t->why)));
-    if (t->method) json_object_set_new(object, "method", json_need(json_string(t->method)));
-    return object;
-}
-
 static void print_json(const pn_compress_result *r, const char *out) {
-    json_t *tensors = json_need(json_array());
-    for (size_t i = 0; i < r->n_tensors; i++)
-        json_array_append_new(tensors, tensor_json(&r->tensors[i]));
-    json_t *object = json_need(
-        json_pack("{s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:o}", "file", json_from_text(out, strlen(out)),
-                  "bytes_before", (json_int_t)r->bytes_before, "bytes_after", (json_int_t)r->bytes_after,
-                  "bits_per_weight", bits_per_weight(r, true), "ratio", r->ratio, "seconds", r->seconds,
-                  "resumed", (json_int_t)r->n_resumed, "tensors", tensors));
+    json_t *object = compression_json(r);
+    json_object_set_new(object, "file", json_from_text(out, strlen(out)));
+    json_object_set_new(object, "resumed", json_need(json_integer((json_int_t)r->n_resumed)));
     json_print(object);
     json_decref(object);
-}
-
-/* Tensors that became the same type, in the order in which the types first appear. */
-static void print_types(const pn_compress_result *r) {
-    char size[TERM_BYTES_MAX];
-    for (size_t i = 0; i < r->n_tensors; i++) {
-        const char *type = r->tensors[i].type_after;
-        size_t n = 0;
-        uint64_t bytes = 0;
-        double error = 0;
-        bool is_first = true;
-        for (size_t j = 0; j < r->n_tensors; j++) {
-            if (strcmp(r->tensors[j].type_after, type) != 0) continue;
-            if (j < i) is_first = false;
-            n++;
-            bytes += r->tensors[j].bytes_after;
-            if (r->tensors[j].error > error) error = r->tensors[j].error;
-        }
-        if (!is_first) continue;
-        printf("  %-22s %5zu tensors  %10s", type, n, term_bytes(bytes, size));
-        if (error > 0) printf("   error at most %.2g", error);
-        printf("\n");
-    }
 }
 
 static void print_text(const pn_compress_result *r, const char *out) {
@@ -155,10 +109,29 @@ static void print_text(const pn_compress_result *r, const char *out) {
     term_print_escaped(stdout, out, strlen(out));
     printf(": %s instead of %s (%.0f%%), %.2f bits per weight, in %.1f s\n",
            term_bytes(r->bytes_after, after), term_bytes(r->bytes_before, before),
-           100 * (double)r->bytes_after / (double)r->bytes_before, bits_per_weight(r, true), r->seconds);
+           100 * (double)r->bytes_after / (double)r->bytes_before, compression_bits_per_weight(r),
+           r->seconds);
     printf("%.1f%% of the layers' weights in 4 bits\n", 100 * r->ratio);
     if (r->n_resumed > 0) printf("%zu tensors were there already, from an interrupted run\n", r->n_resumed);
-    print_types(r);
+    compression_print_types(stdout, r);
+}
+
+/* The report's place is taken before the work begins. */
+static int begin_report(const compress_args *a, const cli_texts *operands, out_file *report) {
+    if (!a->report) return CLI_OK;
+    for (size_t i = 0; i < operands->n; i++)
+        if (strcmp(a->report, operands->items[i]) == 0)
+            return cli_error(CLI_USAGE, "%s is a model: give the report another name", a->report);
+    return out_file_begin(report, a->report, a->force);
+}
+
+static int show(const compress_args *a, const pn_compress_result *result, const char *out, out_file *report) {
+    if (a->json)
+        print_json(result, out);
+    else
+        print_text(result, out);
+    int code = report->file ? compression_write(report, result, cli_file_name(out)) : CLI_OK;
+    return cli_finish_output(code);
 }
 
 /* ---- the command ---- */
@@ -171,9 +144,12 @@ static int run(void *args, const cli_texts *operands) {
         return cli_error(CLI_USAGE, "%s is there already: give another name, or --force to replace it", out);
     cli_text text = {0};
     const bool self = a->calibration && strcmp(a->calibration, "self") == 0;
-    if (a->calibration && !self) {
-        int code = cli_read_file(a->calibration, &text);
-        if (code != CLI_OK) return code;
+    out_file report = {0};
+    int code = a->calibration && !self ? cli_read_file(a->calibration, &text) : CLI_OK;
+    if (code == CLI_OK) code = begin_report(a, operands, &report);
+    if (code != CLI_OK) {
+        cli_text_free(&text);
+        return code;
     }
     const pn_compress_options chosen = {.mode = (pn_weight_mode)a->mode,
                                         .group_size = a->group_size,
@@ -206,13 +182,10 @@ static int run(void *args, const cli_texts *operands) {
     pn_status status = pn_compress_weights(in, out, &chosen, on_progress, &progress, &result, &err);
     term_progress_end(&progress);
     cli_text_free(&text);
-    if (status != PN_OK) return cli_fail(&err);
-    if (a->json)
-        print_json(&result, out);
-    else
-        print_text(&result, out);
-    pn_compress_result_free(&result);
-    return cli_finish_output(CLI_OK);
+    code = status == PN_OK ? show(a, &result, out, &report) : cli_fail(&err);
+    if (status == PN_OK) pn_compress_result_free(&result);
+    out_file_drop(&report);
+    return code;
 }
 
 const cli_command cmd_compress = {

@@ -85,6 +85,11 @@ char *cli_format(const char *fmt, ...) {
     return text;
 }
 
+const char *cli_file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 double cli_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -40,6 +40,9 @@ void *cli_realloc(void *block, size_t n, size_t size);
 /* A formatted string of its own, for free(). */
 char *cli_format(const char *fmt, ...) CLI_PRINTF(1, 2);
 
+/* What follows the last slash of a path. */
+const char *cli_file_name(const char *path);
+
 /* Seconds of the monotonic clock. */
 double cli_now(void);
 

@@ -2,9 +2,9 @@
 #include "inspect_page.h"
 
 #include "common.h"
+#include "compression.h"
 #include "term.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,6 +137,20 @@ static void print_walls(const json_t *root) {
     printf("%10s of weights per token\n", term_bytes(number(walls, "decode_bytes_per_token"), buf));
 }
 
+static void print_compression(const inspect_compression *c, bool full) {
+    if (c->status == PN_ERR_UNSUPPORTED) return;
+    print_heading("compression");
+    if (c->status != PN_OK) {
+        fputs("  ", stdout);
+        print_text(c->error.message, "");
+        putchar('\n');
+        return;
+    }
+    compression_print_facts(stdout, &c->report);
+    compression_print_types(stdout, &c->report);
+    if (full) compression_print_tensors(stdout, &c->report);
+}
+
 static void print_value(const json_t *value, bool full, size_t columns) {
     const char *array_type = text(value, "array");
     if (array_type[0] != '\0') printf("%llu x %s: ", (unsigned long long)number(value, "n"), array_type);
@@ -158,7 +172,8 @@ static void print_metadata(json_t *root, bool full) {
     int columns = term_columns(stdout) - KEY_COLUMNS - 4;
     print_heading("metadata");
     json_object_foreach(json_object_get(root, "metadata"), key, value) {
-        if (strcmp(key, "tokenizer.chat_template") == 0) continue; /* has a section of its own */
+        if (strcmp(key, "tokenizer.chat_template") == 0 || strcmp(key, "postern.compression.report") == 0)
+            continue; /* have sections of their own */
         fputs("  ", stdout);
         term_print_escaped(stdout, key, strlen(key));
         size_t width = term_width(key, strlen(key));
@@ -203,16 +218,12 @@ static void print_tensors(const json_t *root) {
     }
 }
 
-int inspect_page_print(const char *json, size_t len, bool full) {
-    json_error_t error;
-    json_t *root = json_loadb(json, len, JSON_ALLOW_NUL, &error);
-    if (root == NULL) return cli_error(CLI_FAILED, "the description cannot be read: %s", error.text);
+void inspect_page_print(json_t *root, const inspect_compression *compression, bool full) {
     print_summary(root);
     print_types(root);
     print_walls(root);
+    print_compression(compression, full);
     print_metadata(root, full);
     print_template(root, full);
     if (full) print_tensors(root);
-    json_decref(root);
-    return CLI_OK;
 }

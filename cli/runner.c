@@ -24,9 +24,7 @@ int runner_open(runner *r, const char *path) {
 }
 
 const char *runner_name(const runner *r) {
-    const char *slash = strrchr(r->path, '/');
-    if (r->info.name != NULL && r->info.name[0] != '\0') return r->info.name;
-    return slash != NULL ? slash + 1 : r->path;
+    return r->info.name != NULL && r->info.name[0] != '\0' ? r->info.name : cli_file_name(r->path);
 }
 
 const char *runner_threads(const runner *r, char text[RUNNER_THREADS_MAX]) {

@@ -332,20 +332,31 @@ typedef struct pn_compressed_tensor {
     const char *name, *type_before, *type_after;
     const char *why;    /* it became that; NULL for a vector */
     const char *method; /* how it was rounded: "nearest", "gptq", …; NULL where it was not */
+    int bits;           /* of a code; 0 where the weights are as they were */
     uint64_t n_weights, bytes_before, bytes_after;
     double error;        /* squared length of what rounding lost over that of the tensor */
     double output_error; /* the same of the tensor's outputs, with calibration */
     double seconds;      /* that rounding and writing it took; not in the file, which is the same each time */
 } pn_compressed_tensor;
 
+/* What was done, and what was asked, as in pn_compress_options. */
 typedef struct pn_compress_result {
     pn_compressed_tensor *tensors; /* [n_tensors] in the file's order */
     size_t n_tensors;
-    uint64_t bytes_before, bytes_after; /* of all tensors */
-    double ratio;                       /* share of the layers' weights in 4 bits that was reached */
-    size_t n_resumed; /* tensors that an interrupted run with the same options had written already */
+    const char *source,
+        *source_hash;          /* the name of the file that was compressed, and a hash of its tensors */
+    const char *mode, *backup; /* "int4_asym" and the like; "none" */
+    int group_size;
+    bool all_layers;
+    double ratio_asked, target_bits;
+    uint64_t target_bytes;
+    int calibration_sequences, calibration_tokens; /* 0: no calibration */
+    uint64_t bytes_before, bytes_after;            /* of all tensors */
+    double ratio; /* share of the layers' weights in 4 bits that was reached */
+    /* These two are 0 where it was read from a file. */
     double seconds;
-    void *memory; /* behind all of it */
+    size_t n_resumed; /* tensors that an interrupted run with the same options had written already */
+    void *memory;     /* behind all of it */
 } pn_compress_result;
 PN_API void pn_compress_result_free(pn_compress_result *result);
 
@@ -358,6 +369,10 @@ PN_API void pn_compress_result_free(pn_compress_result *result);
 PN_API pn_status pn_compress_weights(const char *in_path, const char *out_path,
                                      const pn_compress_options *options, pn_progress_fn progress, void *user,
                                      pn_compress_result *result, pn_error *err);
+
+/* The same of a file that was written so, as it says itself. PN_ERR_UNSUPPORTED: it was not; PN_ERR_FORMAT,
+   PN_ERR_LIMIT: what it says is damaged, or is not of these tensors; PN_ERR_IO, PN_ERR_MEMORY. */
+PN_API pn_status pn_compress_read_report(const char *path, pn_compress_result *result, pn_error *err);
 
 /* ---- quality
  * --------------------------------------------------------------------------------------------------- */

@@ -170,15 +170,23 @@ static pn_status plan(pn_job *job, const char *in_path, const char *out_path, pn
 
 /* ---- writing ---- */
 
+static pn_status reserve_report(pn_job *job, pn_error *err) {
+    pn_compress_result planned;
+    size_t len;
+    PN_TRY(pn_report_fill(&job->source, &job->options, &job->choices, &planned, err));
+    char *text = pn_report_json(&planned, &len);
+    if (text) pn_gguf_reserve_text(job->out, PN_REPORT_KEY, pn_report_json_most(len, &planned));
+    pn_status status = text ? PN_OK : pn_fail_memory(err, "report", len);
+    pn_compress_result_free(&planned);
+    pn_free(text);
+    return status;
+}
+
 static pn_status describe(pn_job *job, pn_error *err) {
     for (size_t i = 0; i < pn_gguf_n_keys(job->in); i++)
         pn_gguf_write_key(job->out, pn_gguf_key_at(job->in, i));
     if (!pn_gguf_find_key(job->in, "postern.layout")) pn_gguf_write_str(job->out, "postern.layout", "R16");
-    size_t len;
-    char *text = pn_report_json(&job->source, &job->options, &job->choices, &len);
-    if (!text) return pn_fail_memory(err, "report", len);
-    pn_free(text);
-    pn_gguf_reserve_text(job->out, "postern.compression.report", pn_report_json_most(len, &job->choices));
+    PN_TRY(reserve_report(job, err));
     for (size_t i = 0; i < job->choices.n; i++) {
         const pn_choice *c = &job->choices.items[i];
         pn_gguf_write_tensor(job->out, c->tensor->name, pn_choice_type(c)->id, c->tensor->n_dims,
@@ -195,17 +203,24 @@ static pn_status write_tensors(pn_job *job, pn_error *err) {
     return PN_OK;
 }
 
-static pn_status write_file(pn_job *job, const char *out_path, pn_error *err) {
-    PN_TRY(pn_gguf_writer_resume(out_path, LINE, &job->out, err));
-    PN_TRY(describe(job, err));
-    PN_TRY(pn_journal_restore(job->journal, job, err));
-    PN_TRY(write_tensors(job, err));
+static pn_status write_report(pn_job *job, const pn_compress_result *result, pn_error *err) {
     size_t len;
-    char *text = pn_report_json(&job->source, &job->options, &job->choices, &len);
+    char *text = pn_report_json(result, &len);
     if (!text) return pn_fail_memory(err, "report", len);
     pn_gguf_fill_text(job->out, text, len);
     pn_free(text);
     return PN_OK;
+}
+
+/* *result is freed by the caller, also after a failure. */
+static pn_status write_file(pn_job *job, const char *out_path, pn_compress_result *result, pn_error *err) {
+    PN_TRY(pn_gguf_writer_resume(out_path, LINE, &job->out, err));
+    PN_TRY(describe(job, err));
+    PN_TRY(pn_journal_restore(job->journal, job, err));
+    PN_TRY(write_tensors(job, err));
+    PN_TRY(pn_report_fill(&job->source, &job->options, &job->choices, result, err));
+    PN_TRY(write_report(job, result, err));
+    return pn_gguf_writer_finish(job->out, err);
 }
 
 static void job_done(pn_job *job) {
@@ -236,9 +251,7 @@ pn_status pn_compress_weights(const char *in_path, const char *out_path, const p
     PN_TRY(pn_compress_check(&job.options, err));
     PN_TRY(pn_gguf_open(in_path, &job.in, err));
     pn_status status = plan(&job, in_path, out_path, err);
-    if (status == PN_OK) status = write_file(&job, out_path, err);
-    if (status == PN_OK) status = pn_report_fill(&job.choices, &filled, err);
-    if (status == PN_OK) status = pn_gguf_writer_finish(job.out, err);
+    if (status == PN_OK) status = write_file(&job, out_path, &filled, err);
     if (status == PN_OK) {
         filled.seconds = pn_clock_seconds() - start;
         filled.n_resumed = job.n_resumed;

@@ -7,12 +7,8 @@
 #include "compress/calibrate.h"
 #include "compress/matrix.h"
 #include "compress/plan.h"
+#include "compress/report.h"
 #include "format/gguf_write.h"
-
-typedef struct pn_source {
-    const char *name; /* of the file */
-    char hash[48];
-} pn_source;
 
 struct pn_journal;
 

@@ -3,9 +3,12 @@
 
 import fcntl
 import json
+import re
 import signal
 import subprocess
+import struct
 import time
+import xml.dom.minidom
 from random import Random
 
 from conftest import ROOT
@@ -50,7 +53,7 @@ def test_report_file_and_inspect_agree(postern, tiny_models, tmp_path):
     inside = json.loads(keys["postern.compression.report"])
     assert inside["mode"] == "int4_asym" and inside["ratio"] == 0.5
     assert inside["source"] == tiny_models["gemma3-linear"].name and inside["source_hash"].startswith("xxh3-128:")
-    types = {t["name"]: t["type"] for t in inside["tensors"]}
+    types = {t["name"]: t["type_after"] for t in inside["tensors"]}
     tensors = {t["name"]: t for t in report["tensors"]}
     page = json.loads(postern("inspect", out, "--json", "--full").stdout)
     for tensor in page["tensor_list"]:
@@ -58,7 +61,139 @@ def test_report_file_and_inspect_agree(postern, tiny_models, tmp_path):
         assert types.get(tensor["name"], tensor["type"]) == tensor["type"]
     in_4_bits = sum(t["bytes_before"] for t in report["tensors"] if t["type_after"].startswith("INT4"))
     layers = sum(t["bytes_before"] for t in report["tensors"] if t["name"].startswith("blk.") and t["type_after"].startswith("INT"))
-    assert 0.5 <= in_4_bits / layers == report["ratio"] <= 0.7
+    assert 0.5 <= in_4_bits / layers == report["ratio_reached"] <= 0.7
+
+
+def without_times(report):
+    """What a file can know of a report."""
+    tensors = [{key: t[key] for key in t if key != "seconds"} for t in report["tensors"]]
+    return {**{key: report[key] for key in report if key not in ("seconds", "file", "resumed")}, "tensors": tensors}
+
+
+def test_inspect_shows_what_compress_did(postern, tiny_models, tmp_path):
+    out = tmp_path / "out.gguf"
+    report = compress(postern, tiny_models["gemma3-linear"], out, "--ratio", 0.5, "--group-size", 32)
+    assert report["seconds"] > 0 and any(t.get("seconds", 0) > 0 for t in report["tensors"])
+    page = json.loads(postern("inspect", out, "--json").stdout, parse_float=lambda text: float(f"{float(text):.6g}"))
+    assert page["compression"] == without_times(report)
+    short, full = (postern("inspect", out, *options).stdout for options in ([], ["--full"]))
+    for page in (short, full):
+        assert tiny_models["gemma3-linear"].name in page and "int4_asym, groups of 32, 50.0%" in page
+        assert "calibration   none" in page and "error of weights: " in page
+        assert "postern.compression.report" not in page
+    assert "nearest: among the most sensitive" in full and "nearest: among" not in short
+    plain = postern("inspect", tiny_models["gemma3-linear"], "--json")
+    assert json.loads(plain.stdout)["compression"] is None
+    assert "\ncompression\n" not in postern("inspect", tiny_models["gemma3-linear"]).stdout
+
+
+def test_reports_by_the_end_of_their_names(postern, tiny_models, tmp_path):
+    """The same from the run and from the file, but for times."""
+    out, model = tmp_path / "out.gguf", tiny_models["llama-bias"]
+    for suffix in ("svg", "json", "txt"):
+        first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
+        printed = compress(postern, model, out, "--force", "--report", first, "--group-size", 32)
+        assert printed.pop("resumed") == 0
+        done = postern("inspect", out, "--report", second)
+        assert done.returncode == 0, done.stderr
+        if suffix == "json":
+            assert json.loads(first.read_text()) == {**printed, "file": "out.gguf"}
+            assert json.loads(second.read_text()) == {**without_times(printed), "file": "out.gguf"}
+        elif suffix == "svg":
+            assert first.read_text() == second.read_text()
+        else:
+            lines = second.read_text().splitlines()
+            for tensor in printed["tensors"]:
+                (line,) = (line for line in lines if line.split()[:1] == [tensor["name"]])
+                assert str(tensor["bytes_after"]) in line and tensor.get("why", "") in line
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def elements(picture, tag, kind=None):
+    return [e for e in picture.getElementsByTagName(tag) if kind is None or kind in e.getAttribute("class").split()]
+
+
+def test_the_picture_is_xml_with_every_matrix(postern, tiny_models, tmp_path):
+    out, path = tmp_path / "a<&\"'>b.gguf", tmp_path / "picture.svg"
+    report = compress(postern, tiny_models["llama-bias"], out, "--report", path, "--ratio", 0.6, "--group-size", 32)
+    picture = xml.dom.minidom.parse(str(path))
+    titles = [e.firstChild.data for e in picture.getElementsByTagName("title")]
+    assert titles[0].startswith(out.name)
+    for tensor in report["tensors"]:
+        named = [title for title in titles if title.startswith(tensor["name"] + ":")]
+        assert len(named) == (tensor["error"] > 0), tensor
+    assert elements(picture, "rect", "four") and elements(picture, "rect", "eight") and elements(picture, "circle")
+    assert not elements(picture, "script") and "prefers-color-scheme:dark" in path.read_text()
+    for element in elements(picture, "rect"):
+        x, y, width, height = (float(element.getAttribute(name) or 0) for name in ("x", "y", "width", "height"))
+        assert 0 <= x <= x + width <= 960 and 0 <= y <= y + height <= 600
+
+
+def test_a_report_replaces_nothing_unasked(postern, tiny_models, tmp_path):
+    model, out, report = tiny_models["gemma3-linear"], tmp_path / "out.gguf", tmp_path / "report.json"
+    report.write_text("mine")
+    done = postern("compress", model, out, "--report", report)
+    assert done.returncode == USAGE and "--force" in done.stderr and not out.exists()
+    done = postern("compress", model, out, "--report", out)
+    assert done.returncode == USAGE and "another name" in done.stderr and not out.exists()
+    done = postern("compress", model, out, "--report", tmp_path / "no folder/report.svg")
+    assert done.returncode == FILE and "no folder" in done.stderr and not out.exists()
+    done = postern("compress", model, out, "--report", report, "--group-size", 48, "--force")
+    assert done.returncode == USAGE
+    compress(postern, model, out)
+    done = postern("inspect", out, "--report", report)
+    assert done.returncode == USAGE and "--force" in done.stderr and done.stdout == ""
+    assert report.read_text() == "mine"
+    assert postern("inspect", out, "--report", report, "--force").returncode == 0
+    assert json.loads(report.read_text())["source"] == model.name
+    done = postern("inspect", model, "--report", tmp_path / "other.svg")
+    assert done.returncode == FILE and "postern compress" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix) == ["out.gguf", "report.json"]
+
+
+def with_report(path, text):
+    """The file with another text of the same length in the report's place."""
+    data = path.read_bytes()
+    at = data.index(b"postern.compression.report") + len(b"postern.compression.report") + 4
+    (n,) = struct.unpack_from("<Q", data, at)
+    old = data[at + 8 : at + 8 + n].decode().rstrip()
+    new = text(old).encode()
+    assert len(new) <= n
+    spoilt = path.with_name("spoilt.gguf")
+    spoilt.write_bytes(data[: at + 8] + new.ljust(n) + data[at + 8 + n :])
+    return spoilt
+
+
+def test_a_damaged_report_does_not_stop_inspect(postern, tiny_models, tmp_path):
+    out = tmp_path / "out.gguf"
+    compress(postern, tiny_models["llama-bias"], out, "--group-size", 32)
+    for text, says in (
+        (lambda old: old[:100], "no JSON object"),
+        (lambda old: "[" * len(old), "no JSON object"),
+        (lambda old: "{}", "source"),
+        (lambda old: re.sub(r'"error":[^,}]*', '"error":[]', old, count=1), "error"),
+        (lambda old: old.replace("blk.0.attn_q", "blk.0.\\u001b[1m"), "no tensor blk.0.\\x1b[1m"),
+        (lambda old: "\x1b]0;x\x07", "no JSON object"),
+    ):
+        spoilt = with_report(out, text)
+        done = postern("inspect", spoilt)
+        assert done.returncode == 0 and "cannot be read: " in done.stdout and says in done.stdout, done
+        assert "\x1b" not in done.stdout and "chat template" in done.stdout
+        page = json.loads(postern("inspect", spoilt, "--json").stdout)
+        assert says.split("\\")[0] in page["compression"]["error"]
+        done = postern("inspect", spoilt, "--report", tmp_path / "r.svg")
+        assert done.returncode == FILE and says in done.stderr and not (tmp_path / "r.svg").exists()
+
+
+def test_a_hostile_report_steers_neither_terminal_nor_picture(postern, tiny_models, tmp_path):
+    out, path = tmp_path / "out.gguf", tmp_path / "r.svg"
+    compress(postern, tiny_models["llama-bias"], out, "--group-size", 32)
+    evil = r'<script>\u001b[31m&\uffff'
+    spoilt = with_report(out, lambda old: old.replace('"nearest"', json.dumps("a")).replace('"int4_asym"', f'"{evil}"'))
+    done = postern("inspect", spoilt, "--full", "--report", path)
+    assert done.returncode == 0 and "\x1b" not in done.stdout and r"<script>\x1B[31m" in done.stdout, done
+    picture = xml.dom.minidom.parse(str(path))
+    assert not elements(picture, "script")
 
 
 def divergence(postern, model, base, text):

@@ -216,6 +216,47 @@ static void the_file_says_what_was_done(void **state) {
     pn_compress_result_free(&r);
 }
 
+static void same_text(const char *a, const char *b) {
+    if (a && b)
+        assert_string_equal(a, b);
+    else
+        assert_true(!a && !b);
+}
+
+/* What the file says, read back, is what the caller got, but for times and digits of errors. */
+static void the_report_comes_back(void **state) {
+    (void)state;
+    write_model();
+    pn_compress_options o = pn_compress_options_default();
+    o.ratio = 0.6;
+    o.backup = PN_BACKUP_INT8_SYM;
+    pn_compress_result r = compress(&o), again;
+    pn_error err;
+    if (pn_compress_read_report(OUT, &again, &err) != PN_OK) fail_msg("%s", err.message);
+    same_text(again.source, IN);
+    same_text(again.source_hash, r.source_hash);
+    same_text(again.mode, "int4_asym");
+    same_text(again.backup, "int8_sym");
+    assert_true(again.group_size == 128 && again.ratio_asked == 0.6 && !again.all_layers);
+    assert_true(again.calibration_sequences == 0 && fabs(again.ratio - r.ratio) < 1e-6);
+    assert_true(again.bytes_before == r.bytes_before && again.bytes_after == r.bytes_after);
+    assert_int_equal(again.n_tensors, r.n_tensors);
+    for (size_t i = 0; i < r.n_tensors; i++) {
+        const pn_compressed_tensor *a = &r.tensors[i], *b = &again.tensors[i];
+        same_text(a->name, b->name);
+        same_text(a->type_before, b->type_before);
+        same_text(a->type_after, b->type_after);
+        same_text(a->why, b->why);
+        same_text(a->method, b->method);
+        assert_true(a->bits == b->bits && a->n_weights == b->n_weights);
+        assert_true(a->bytes_before == b->bytes_before && a->bytes_after == b->bytes_after);
+        assert_true(fabs(a->error - b->error) <= 1e-5 * a->error && a->output_error == b->output_error);
+        assert_true((a->bits > 0) == (a->method != NULL) && a->seconds >= 0 && b->seconds == 0);
+    }
+    pn_compress_result_free(&r);
+    pn_compress_result_free(&again);
+}
+
 /* ---- which layers have 8 bits ---- */
 
 static void the_knapsack_is_the_best_of_all_subsets(void **state) {
@@ -439,6 +480,7 @@ int main(void) {
         cmocka_unit_test(every_mode_and_group_writes_the_nearest_codes),
         cmocka_unit_test(names_of_types_say_bits_and_group),
         cmocka_unit_test(the_file_says_what_was_done),
+        cmocka_unit_test(the_report_comes_back),
         cmocka_unit_test(the_knapsack_is_the_best_of_all_subsets),
         cmocka_unit_test(sizes_without_a_divisor_still_fit),
         cmocka_unit_test(what_suffers_most_has_8_bits),
