@@ -53,9 +53,15 @@ void pn_integer_round(pn_panel_kind kind, pn_integer_scale scale, const float *w
     }
 }
 
+/* Into a group whose bytes are 0. */
 static void put_scale(pn_panel_format f, pn_integer_scale scale, size_t row, uint8_t *dst) {
     memcpy(dst + 2 * row, &scale.d, sizeof scale.d);
-    if (f.min) dst[2 * PN_PANEL_ROWS + row] = scale.zero;
+    if (!f.min) return;
+    uint8_t *zeros = dst + 2 * PN_PANEL_ROWS;
+    if (f.bits == 4)
+        zeros[row % 8] = (uint8_t)(zeros[row % 8] | scale.zero << (row / 8 * 4));
+    else
+        zeros[row] = scale.zero;
 }
 
 void pn_integer_pack(pn_panel_kind kind, pn_panel_shape shape, const uint8_t *codes,

@@ -205,7 +205,8 @@ static float half_at(const uint8_t *src, size_t row) {
 pn_panel_scale pn_panel_scale_of(pn_panel_format f, const uint8_t *halves, size_t row, size_t group) {
     const uint8_t *second = halves + 2 * PN_PANEL_ROWS;
     float d = half_at(halves, row);
-    if (f.apart) return (pn_panel_scale){d, f.min ? -(d * (float)(second[row] - f.zero)) : 0};
+    if (f.apart)
+        return (pn_panel_scale){d, f.min ? -(d * (float)(pn_panel_zero(f, second, row) - f.zero)) : 0};
     float m = f.min ? half_at(second, row) : 0;
     if (!f.super) return (pn_panel_scale){d, m};
     const int8_t *small = (const int8_t *)halves + (f.min ? 4 : 2) * PN_PANEL_ROWS;

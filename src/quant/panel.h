@@ -14,7 +14,8 @@
      min   [256 / group][16] int8, with `super` and `min`.
    With `apart` a unit is its codes alone. After all units of the panel, for each group of columns, follow
      d     [16] half;
-     zero  [16] uint8, with `min`: the code that stands for 0.
+     zero  [16] of the codes' own bits, with `min`: the code that stands for 0. Of 4 bits two share a byte:
+   rows 0 to 7 have the low nibbles, rows 8 to 15 the high ones.
    How many columns a group has is not a matter of the format: 32, 64, 128 or all of them.
 
    A step's 512 codes are eight vectors of 64 bytes: byte 4 r + i of vector v is the code of row r, column
@@ -92,7 +93,11 @@ static inline size_t pn_panel_scale_offset(pn_panel_format f) {
 }
 /* With `apart`: of the scales of one group. */
 static inline size_t pn_panel_group_bytes(pn_panel_format f) {
-    return (size_t)(f.min ? 3 : 2) * PN_PANEL_ROWS;
+    return (size_t)(f.min ? 16 + f.bits : 16) * PN_PANEL_ROWS / 8;
+}
+/* With `apart`: the code of one row that stands for 0, among those of a group. f.bits is 4 or 8. */
+static inline uint8_t pn_panel_zero(pn_panel_format f, const uint8_t *zeros, size_t row) {
+    return f.bits == 4 ? (uint8_t)(zeros[row % 8] >> (row / 8 * 4) & 15) : zeros[row];
 }
 static inline size_t pn_panel_unit_bytes(pn_panel_format f) {
     if (f.apart) return pn_panel_step_bytes(f);

@@ -39,9 +39,9 @@ enum {
     NUMBER_BF16,
     NUMBER_SPLIT,
     NUMBER_INT4_SYM,
-    NUMBER_INT4_ASYM,
-    NUMBER_INT8_SYM,
+    NUMBER_INT8_SYM = NUMBER_INT4_SYM + 2, /* the one before was INT4_ASYM with zeros of 8 bits */
     NUMBER_INT8_ASYM,
+    NUMBER_INT4_ASYM,
 };
 
 #define CODES(bits, n_col) ((n_col)*PN_PANEL_ROWS * (bits) / 8)
@@ -67,8 +67,8 @@ enum {
     PACKED(NUMBER_##name | (log2) << 8, #name "_G" #n "_R16", n, CODES(bits, n) + (scales), 0,               \
            PN_PANEL_##name)
 #define PER_GROUP_OF(n, log2)                                                                                \
-    PER_GROUP(INT4_SYM, 4, 32, n, log2), PER_GROUP(INT4_ASYM, 4, 48, n, log2),                               \
-        PER_GROUP(INT8_SYM, 8, 32, n, log2), PER_GROUP(INT8_ASYM, 8, 48, n, log2)
+    PER_GROUP(INT4_SYM, 4, 32, n, log2), PER_GROUP(INT8_SYM, 8, 32, n, log2),                                \
+        PER_GROUP(INT8_ASYM, 8, 48, n, log2), PER_GROUP(INT4_ASYM, 4, 40, n, log2)
 
 static const pn_qtype packed_types[] = {
 #define PN_PANEL(name, bits, group, zero, codebook, min, super, apart)                                       \
@@ -81,9 +81,9 @@ static const pn_qtype packed_types[] = {
     PACKED(NUMBER_SPLIT, "Q8_0_R16_SPLIT", PN_STEP, PN_SPLIT_HIGH_BYTES + PN_SPLIT_LOW_BYTES,
            sizeof(float) * PN_PANEL_ROWS, PN_PANEL_SPLIT),
     PER_CHANNEL(INT4_SYM, 4, 32),
-    PER_CHANNEL(INT4_ASYM, 4, 48),
     PER_CHANNEL(INT8_SYM, 8, 32),
     PER_CHANNEL(INT8_ASYM, 8, 48),
+    PER_CHANNEL(INT4_ASYM, 4, 40),
     PER_GROUP_OF(32, 5),
     PER_GROUP_OF(64, 6),
     PER_GROUP_OF(128, 7),

@@ -439,9 +439,9 @@ static void test_packed_integers(void **state) {
     } cases[] = {
         {0x504e0010, "INT4_SYM_CH_R16", 96, 17, 2 * (3 * 256 + 32)},
         {0x504e0013, "INT8_ASYM_CH_R16", 32, 16, 512 + 48},
-        {0x504e0511, "INT4_ASYM_G32_R16", 96, 1, 3 * (256 + 48)},
+        {0x504e0514, "INT4_ASYM_G32_R16", 96, 1, 3 * (256 + 40)},
         {0x504e0612, "INT8_SYM_G64_R16", 192, 33, 3 * 3 * (1024 + 32)},
-        {0x504e0711, "INT4_ASYM_G128_R16", 640, 16, 5 * (1024 + 48)},
+        {0x504e0714, "INT4_ASYM_G128_R16", 640, 16, 5 * (1024 + 40)},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gb_file f = packed_file(cases[i].type, cases[i].n_col, cases[i].n_row);
@@ -466,8 +466,8 @@ static void test_packed_integers(void **state) {
     gb_put(&f, gb_find(&f, GB_DIM, "w", 0), UINT64_MAX - 127);
     assert_refused(&f, PN_ERR_FORMAT, WORDS("too large"));
     gb_put(&f, gb_find(&f, GB_DIM, "w", 0), 128);
-    static const uint32_t none[] = {0x504e0014, 0x504e0110, 0x504e0410, 0x504e050f,
-                                    0x504e0714, 0x504e0810, 0x504e0700, 0x514e0010};
+    static const uint32_t none[] = {0x504e0011, 0x504e0110, 0x504e0410, 0x504e050f,
+                                    0x504e0711, 0x504e0810, 0x504e0700, 0x514e0010};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         gb_put(&f, gb_find(&f, GB_WEIGHT_TYPE, "w", 0), none[i]);
         assert_refused(&f, PN_ERR_UNSUPPORTED, WORDS("\"w\"", "not supported"));

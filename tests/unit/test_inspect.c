@@ -102,15 +102,15 @@ static void test_sample(void **state) {
 static void test_packed_types(void **state) {
     (void)state;
     gb_file f = gb_begin(3, 32);
-    gb_tensor(&f, "a", 0x504e0711, 2, (const uint64_t[]){256, 32}, NULL);
+    gb_tensor(&f, "a", 0x504e0714, 2, (const uint64_t[]){256, 32}, NULL);
     gb_tensor(&f, "b", 0x504e0012, 2, (const uint64_t[]){128, 16}, NULL);
-    gb_tensor(&f, "c", 0x504e0711, 2, (const uint64_t[]){128, 16}, NULL);
+    gb_tensor(&f, "c", 0x504e0714, 2, (const uint64_t[]){128, 16}, NULL);
     gb_end(&f);
     json_t *root = inspect(&f, false);
     assert_json(at(root, "tensors"),
                 "{'n': 3, 'by_type': [{'type': 'INT8_SYM_CH_R16', 'n': 1, 'bytes': 2080, 'weights': 2048},"
-                "{'type': 'INT4_ASYM_G128_R16', 'n': 2, 'bytes': 5360, 'weights': 10240}],"
-                "'bits_per_weight': 4.844}"); /* 7440 * 8 / 12288 */
+                "{'type': 'INT4_ASYM_G128_R16', 'n': 2, 'bytes': 5320, 'weights': 10240}],"
+                "'bits_per_weight': 4.818}"); /* 7400 * 8 / 12288 */
     json_decref(root);
     gb_free(&f);
 }

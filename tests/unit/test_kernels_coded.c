@@ -152,7 +152,10 @@ static float half_at(const uint8_t *halves, size_t row) {
 /* Scale and offset of a row, from the scales of a group that stand apart. */
 static void apart_scale(pn_panel_format f, const uint8_t *d, size_t row, float *scale, float *offset) {
     *scale = half_at(d, row);
-    *offset = f.min ? -(*scale * (float)(d[32 + row] - f.zero)) : 0;
+    *offset = 0;
+    if (!f.min) return;
+    int zero = f.bits == 8 ? d[32 + row] : row < 8 ? d[32 + row] & 15 : d[32 + row - 8] >> 4;
+    *offset = -(*scale * (float)(zero - f.zero));
 }
 
 /* Scale and offset of a row and group of a unit. */
@@ -176,6 +179,7 @@ typedef struct reference {
 static void unpack(pn_panel_format f, const uint8_t *panel, pn_panel_shape shape, reference *r) {
     size_t unit_columns = f.super ? 256 : 32, code_bytes = unit_columns * f.bits * 2;
     size_t unit_bytes = f.apart ? code_bytes : code_bytes + 32 + (f.min ? 32 : 0);
+    size_t group_bytes = 32 + (f.min ? (size_t)2 * f.bits : 0);
     if (f.super) unit_bytes += (f.min ? 2 : 1) * (size_t)256 / f.group * 16;
     for (size_t c = 0; c < shape.n_col; c++) {
         const uint8_t *unit = panel + c / unit_columns * unit_bytes;
@@ -184,7 +188,7 @@ static void unpack(pn_panel_format f, const uint8_t *panel, pn_panel_shape shape
             size_t at = c / f.group * PN_PANEL_ROWS + row;
             r->code[c / 4 * 64 + row * 4 + c % 4] = (int8_t)packed_code(f, step, row, c % 32);
             if (f.apart)
-                apart_scale(f, panel + shape.n_col * f.bits * 2 + c / shape.group * (f.min ? 48 : 32), row,
+                apart_scale(f, panel + shape.n_col * f.bits * 2 + c / shape.group * group_bytes, row,
                             &r->scale[at], &r->offset[at]);
             else
                 packed_scale(f, unit, row, c % unit_columns / f.group, &r->scale[at], &r->offset[at]);

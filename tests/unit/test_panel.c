@@ -233,14 +233,14 @@ static void test_integer_types(void **state) {
         size_t group, bytes; /* of a panel of 384 columns */
     } types[] = {
         {0x504e0010, "INT4_SYM_CH_R16", PN_PANEL_INT4_SYM, 0, 12 * 256 + 32},
-        {0x504e0011, "INT4_ASYM_CH_R16", PN_PANEL_INT4_ASYM, 0, 12 * 256 + 48},
+        {0x504e0014, "INT4_ASYM_CH_R16", PN_PANEL_INT4_ASYM, 0, 12 * 256 + 40},
         {0x504e0012, "INT8_SYM_CH_R16", PN_PANEL_INT8_SYM, 0, 12 * 512 + 32},
         {0x504e0013, "INT8_ASYM_CH_R16", PN_PANEL_INT8_ASYM, 0, 12 * 512 + 48},
         {0x504e0510, "INT4_SYM_G32_R16", PN_PANEL_INT4_SYM, 32, 12 * (256 + 32)},
         {0x504e0513, "INT8_ASYM_G32_R16", PN_PANEL_INT8_ASYM, 32, 12 * (512 + 48)},
-        {0x504e0611, "INT4_ASYM_G64_R16", PN_PANEL_INT4_ASYM, 64, 6 * (2 * 256 + 48)},
+        {0x504e0614, "INT4_ASYM_G64_R16", PN_PANEL_INT4_ASYM, 64, 6 * (2 * 256 + 40)},
         {0x504e0712, "INT8_SYM_G128_R16", PN_PANEL_INT8_SYM, 128, 3 * (4 * 512 + 32)},
-        {0x504e0711, "INT4_ASYM_G128_R16", PN_PANEL_INT4_ASYM, 128, 3 * (4 * 256 + 48)},
+        {0x504e0714, "INT4_ASYM_G128_R16", PN_PANEL_INT4_ASYM, 128, 3 * (4 * 256 + 40)},
     };
     for (size_t i = 0; i < COUNT(types); i++) {
         const pn_qtype *type = pn_panel_type(types[i].kind, types[i].group);

@@ -99,10 +99,11 @@ PN_NEON_INLINE float32x4_t pn_load_small(const uint8_t *x) {
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 }
 
-/* zero' - zero, where the four bytes at x are zero'. */
-PN_NEON_INLINE float32x4_t pn_load_zeros(pn_panel_format f, const uint8_t *x) {
+/* zero' - zero of rows 4 i .. 4 i + 3, where zero' are those at x. */
+PN_NEON_INLINE float32x4_t pn_load_zeros(pn_panel_format f, const uint8_t *x, size_t i) {
     uint32_t four;
-    memcpy(&four, x, sizeof four);
+    memcpy(&four, f.bits == 4 ? x + 4 * (i % 2) : x + 4 * i, sizeof four);
+    if (f.bits == 4) four = four >> (i / 2 * 4) & 0x0f0f0f0f;
     uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
     int32x4_t zeros = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
     return vcvtq_f32_s32(vsubq_s32(zeros, vdupq_n_s32(f.zero)));
@@ -120,7 +121,7 @@ PN_NEON_INLINE void pn_unpack_rows(pn_panel_format f, const uint8_t *unit, const
         if (f.super) rows->scale[g] = vmulq_f32(rows->scale[g], pn_load_small(small));
         if (!f.min) continue;
         if (f.apart) {
-            rows->offset[g] = vnegq_f32(vmulq_f32(rows->scale[g], pn_load_zeros(f, m + 4 * i)));
+            rows->offset[g] = vnegq_f32(vmulq_f32(rows->scale[g], pn_load_zeros(f, m, i)));
             continue;
         }
         rows->offset[g] = pn_load_half(m + 8 * i);

@@ -41,7 +41,7 @@ static inline void pn_unpack_scales_scalar(pn_panel_format f, const uint8_t *d, 
         if (f.super) scale[i] *= (float)small[i];
         if (!f.min) continue;
         if (f.apart) {
-            offset[i] = -(scale[i] * (float)(m[row] - f.zero));
+            offset[i] = -(scale[i] * (float)(pn_panel_zero(f, m, row) - f.zero));
             continue;
         }
         offset[i] = pn_block_half(m + 2 * row);

@@ -105,9 +105,11 @@ PN_AVX2_INLINE __m256 pn_small_level(__m256 level, const uint8_t *small) {
     return _mm256_mul_ps(level, _mm256_cvtepi32_ps(factor));
 }
 
-/* -(d * (zero' - zero)), where the bytes at x are zero'. */
-PN_AVX2_INLINE __m256 pn_offset_of_zeros(pn_panel_format f, const uint8_t *x, __m256 d) {
-    __m256i zeros = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)x));
+/* -(d * (zero' - zero)) of half of the rows, whose scales are d; zero' are those at x. */
+PN_AVX2_INLINE __m256 pn_offset_of_zeros(pn_panel_format f, const uint8_t *x, size_t half, __m256 d) {
+    __m256i zeros = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(f.bits == 4 ? x : x + half)));
+    if (f.bits == 4)
+        zeros = half ? _mm256_srli_epi32(zeros, 4) : _mm256_and_si256(zeros, _mm256_set1_epi32(15));
     __m256 m = _mm256_cvtepi32_ps(_mm256_sub_epi32(zeros, _mm256_set1_epi32(f.zero)));
     return _mm256_xor_ps(_mm256_mul_ps(d, m), _mm256_set1_ps(-0.0f));
 }
@@ -121,7 +123,7 @@ PN_AVX2_INLINE void pn_unpack_scales(pn_panel_format f, const uint8_t *d, float 
         __m256 d8 = pn_load_half((const uint16_t *)(const void *)(d + 2 * half));
         if (f.apart) {
             _mm256_storeu_ps(scale + half, d8);
-            if (f.min) _mm256_storeu_ps(offset + half, pn_offset_of_zeros(f, m + half, d8));
+            if (f.min) _mm256_storeu_ps(offset + half, pn_offset_of_zeros(f, m, half, d8));
             continue;
         }
         __m256 m8 = f.min ? pn_load_half((const uint16_t *)(const void *)(m + 2 * half)) : d8;

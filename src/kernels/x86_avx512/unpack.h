@@ -90,9 +90,19 @@ PN_AVX512_INLINE __m512 pn_load_small(const uint8_t *x) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)x)));
 }
 
-/* d * (zero' - zero), where the bytes at x are zero'. */
+/* The zeros of a group, at x. */
+PN_AVX512_INLINE __m512i pn_load_zeros(pn_panel_format f, const uint8_t *x) {
+    if (f.bits == 8) return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x));
+    const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+    int64_t pairs;
+    memcpy(&pairs, x, sizeof pairs);
+    const __m512i twice = _mm512_cvtepu8_epi32(_mm_set1_epi64x(pairs));
+    return _mm512_and_si512(_mm512_srlv_epi32(twice, shifts), _mm512_set1_epi32(15));
+}
+
+/* d * (zero' - zero), where zero' are those at x. */
 PN_AVX512_INLINE __m512 pn_unpack_zeros(pn_panel_format f, const uint8_t *x, __m512 d) {
-    const __m512i zeros = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x));
+    const __m512i zeros = pn_load_zeros(f, x);
     return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_sub_epi32(zeros, _mm512_set1_epi32(f.zero))));
 }
 
