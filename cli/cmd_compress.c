@@ -13,7 +13,7 @@
 typedef struct compress_args {
     int mode, backup, fallback, sensitivity, group_size, n_threads;
     int scales, zeros, gptq, awq; /* 0: on */
-    float ratio, target_bits;
+    float ratio, target_bits, target_kl;
     uint64_t target_bytes;
     cli_texts ignore;
     const char *calibration, *statistics, *report;
@@ -41,6 +41,8 @@ static const cli_option options[] = {
      "instead: as much in 8 bits as the tensors may take together, as in 1.2G or 900M"},
     {CLI_FLOAT, 0, "target-bits", "B", offsetof(compress_args, target_bits), 0, 32,
      "instead: the same in bits per weight (0: none)"},
+    {CLI_FLOAT, 0, "target-kl", "D", offsetof(compress_args, target_kl), 0, 100,
+     "instead: as little as keeps the divergence from the model on the calibration text (0: none)"},
     {CLI_CHOICE, 0, "backup-mode", "int8_asym|int8_sym|none", offsetof(compress_args, backup), 0, 0,
      "what the others become"},
     {CLI_CHOICE, 0, "sensitivity", "auto|weight-error|activation-variance|hessian|measured",
@@ -100,6 +102,7 @@ static void print_json(const pn_compress_result *r, const char *out) {
     json_t *object = compression_json(r);
     json_object_set_new(object, "file", json_from_text(out, strlen(out)));
     json_object_set_new(object, "resumed", json_need(json_integer((json_int_t)r->n_resumed)));
+    if (r->kl > 0) json_object_set_new(object, "kl", json_need(json_real(r->kl)));
     json_print(object);
     json_decref(object);
 }
@@ -112,6 +115,7 @@ static void print_text(const pn_compress_result *r, const char *out) {
            100 * (double)r->bytes_after / (double)r->bytes_before, compression_bits_per_weight(r),
            r->seconds);
     printf("%.1f%% of the layers' weights in 4 bits\n", 100 * r->ratio);
+    if (r->kl > 0) printf("divergence from the model %.4f (+- %.4f)\n", r->kl, r->kl_error);
     if (r->n_resumed > 0) printf("%zu tensors were there already, from an interrupted run\n", r->n_resumed);
     compression_print_types(stdout, r);
 }
@@ -157,6 +161,7 @@ static int run(void *args, const cli_texts *operands) {
                                         .ratio = (double)a->ratio,
                                         .target_bytes = a->target_bytes,
                                         .target_bits = (double)a->target_bits,
+                                        .target_kl = (double)a->target_kl,
                                         .backup = (pn_backup_mode)a->backup,
                                         .sensitivity = (pn_sensitivity)a->sensitivity,
                                         .scale_estimation = a->scales == 0,

@@ -303,6 +303,8 @@ typedef struct pn_compress_options {
     double ratio;          /* [0, 1] share of the layers' weights in 4 bits; the others by `backup` */
     uint64_t target_bytes; /* instead of ratio, 0: none: of all tensors together */
     double target_bits;    /* the same, as bits per weight */
+    double target_kl;      /* the same, as divergence from the uncompressed model on the calibration text
+                              (pn_perplexity):      as much in 4 bits as stays within it, found by trying */
     pn_backup_mode backup;
     bool all_layers;           /* embedding and output head count among the layers; else they are backed up */
     const char *const *ignore; /* [n_ignore] names of tensors to leave as they are, with * and ? */
@@ -353,7 +355,8 @@ typedef struct pn_compress_result {
     int calibration_sequences, calibration_tokens; /* 0: no calibration */
     uint64_t bytes_before, bytes_after;            /* of all tensors */
     double ratio; /* share of the layers' weights in 4 bits that was reached */
-    /* These two are 0 where it was read from a file. */
+    /* These are 0 where it was read from a file. */
+    double kl, kl_error; /* divergence from the uncompressed model and its standard error, with target_kl */
     double seconds;
     size_t n_resumed; /* tensors that an interrupted run with the same options had written already */
     void *memory;     /* behind all of it */

@@ -25,7 +25,8 @@ LAYERS = (
     {"ops"},
     {"model"},
     {"engine"},
-    {"advise", "compress", "eval"},
+    {"advise", "eval"},
+    {"compress"},
 )
 LAYER_OF = {module: level for level, modules in enumerate(LAYERS) for module in modules}
 

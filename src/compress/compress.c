@@ -7,6 +7,7 @@
 #include "base/slice.h"
 #include "compress/journal.h"
 #include "compress/report.h"
+#include "compress/target.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -235,20 +236,13 @@ static void job_done(pn_job *job) {
     pn_gguf_close(job->in);
 }
 
-pn_status pn_compress_weights(const char *in_path, const char *out_path, const pn_compress_options *options,
-                              pn_progress_fn progress, void *user, pn_compress_result *result,
-                              pn_error *err) {
+static pn_status compress(const char *in_path, const char *out_path, const pn_compress_options *options,
+                          pn_progress_fn progress, void *user, pn_compress_result *result, pn_error *err) {
     const double start = pn_clock_seconds();
-    if (!in_path || !out_path || !result)
-        return pn_fail(err, PN_ERR_ARGUMENT,
-                       "pn_compress_weights needs two paths and a place for the result");
-    pn_job job = {.options = options ? *options : pn_compress_options_default(),
-                  .source = {.name = file_name(in_path)},
-                  .progress = progress,
-                  .user = user};
+    pn_job job = {
+        .options = *options, .source = {.name = file_name(in_path)}, .progress = progress, .user = user};
     pn_compress_result filled = {0};
     pn_arena_init(&job.texts, 0);
-    PN_TRY(pn_compress_check(&job.options, err));
     PN_TRY(pn_gguf_open(in_path, &job.in, err));
     pn_status status = plan(&job, in_path, out_path, err);
     if (status == PN_OK) status = write_file(&job, out_path, &filled, err);
@@ -261,4 +255,17 @@ pn_status pn_compress_weights(const char *in_path, const char *out_path, const p
     }
     job_done(&job);
     return status;
+}
+
+pn_status pn_compress_weights(const char *in_path, const char *out_path, const pn_compress_options *options,
+                              pn_progress_fn progress, void *user, pn_compress_result *result,
+                              pn_error *err) {
+    const pn_compress_options standard = pn_compress_options_default();
+    if (!in_path || !out_path || !result)
+        return pn_fail(err, PN_ERR_ARGUMENT,
+                       "pn_compress_weights needs two paths and a place for the result");
+    if (!options) options = &standard;
+    PN_TRY(pn_compress_check(options, err));
+    return (options->target_kl > 0 ? pn_compress_to_kl : compress)(in_path, out_path, options, progress, user,
+                                                                   result, err);
 }

@@ -28,7 +28,7 @@ static pn_panel_kind kind_of_mode(pn_weight_mode mode) {
 }
 
 pn_status pn_compress_check(const pn_compress_options *o, pn_error *err) {
-    int n_targets = (o->target_bytes > 0) + (o->target_bits > 0);
+    const int n_targets = (o->target_bytes > 0) + (o->target_bits > 0) + (o->target_kl > 0);
     if (o->group_size != 32 && o->group_size != 64 && o->group_size != 128 && o->group_size != -1)
         return pn_fail(err, PN_ERR_ARGUMENT,
                        "a group size of %d: possible are 32, 64, 128 and -1, a scale per row", o->group_size);
@@ -40,9 +40,13 @@ pn_status pn_compress_check(const pn_compress_options *o, pn_error *err) {
                        o->target_bits);
     if (n_targets > 1 || (n_targets == 1 && !is_4_bits(o->mode)))
         return pn_fail(err, PN_ERR_ARGUMENT,
-                       n_targets > 1
-                           ? "two targets: give bytes, or bits per weight"
-                           : "a target of size chooses between 4 and 8 bits: it needs an INT4 mode");
+                       n_targets > 1 ? "two targets: give bytes, bits per weight, or divergence"
+                                     : "a target chooses between 4 and 8 bits: it needs an INT4 mode");
+    if (!(o->target_kl >= 0))
+        return pn_fail(err, PN_ERR_ARGUMENT, "a divergence of %g: it is above 0", o->target_kl);
+    if (o->target_kl > 0 && !o->calibration)
+        return pn_fail(err, PN_ERR_ARGUMENT,
+                       "a target of divergence is measured on the calibration text: give one");
     if (o->calibration && o->calibrate_on_self)
         return pn_fail(err, PN_ERR_ARGUMENT, "calibration by a text or by what the model says, not by both");
     if (o->sensitivity > PN_SENSITIVITY_WEIGHT_ERROR && !o->calibration && !o->calibrate_on_self)

@@ -31,8 +31,8 @@ static bool fill_tensor(pn_arena *arena, const pn_choice *c, pn_compressed_tenso
     *out = (pn_compressed_tensor){.name = copy(arena, c->tensor->name),
                                   .type_before = before->name,
                                   .type_after = pn_choice_type(c)->name,
-                                  .why = c->why,
-                                  .method = c->method,
+                                  .why = c->why ? copy(arena, pn_str_from(c->why)) : NULL,
+                                  .method = c->method ? copy(arena, pn_str_from(c->method)) : NULL,
                                   .bits = c->compressed ? pn_panel_formats[c->kind].bits : 0,
                                   .n_weights = pn_choice_weights(c),
                                   .bytes_before = pn_qtype_bytes(before, c->tensor->dims),
@@ -40,7 +40,7 @@ static bool fill_tensor(pn_arena *arena, const pn_choice *c, pn_compressed_tenso
                                   .error = c->error,
                                   .output_error = c->output_error,
                                   .seconds = c->seconds};
-    return out->name != NULL;
+    return out->name && (out->why || !c->why) && (out->method || !c->method);
 }
 
 /* Share of the weights that may be of 4 bits that are. */

@@ -407,3 +407,21 @@ def test_a_memory_limit_is_kept_or_refused(postern, tiny_models, tmp_path):
     done = postern("compress", tiny_models["llama-bias"], tmp_path / "out.gguf", *options, "--memory-limit", "64K")
     assert done.returncode != 0 and "limit" in done.stderr and list(tmp_path.iterdir()) == []
 
+
+
+def test_a_target_of_divergence_is_kept(postern, tiny_models, tmp_path):
+    text, model = ROOT / "tests/golden/multilingual.txt", tiny_models["llama-bias"]
+    options = ["--calibration", text, "--samples", 16, "--sample-tokens", 64, "--group-size", 32, "--awq", "off"]
+    ends = [compress(postern, model, tmp_path / f"{r}.gguf", *options, "--ratio", r) for r in (1, 0)]
+    kls = [divergence(postern, tmp_path / f"{r}.gguf", model, text) for r in (1, 0)]
+    out, target = tmp_path / "out.gguf", (kls[0] * kls[1]) ** 0.5
+    report = compress(postern, model, out, *options, "--target-kl", target)
+    assert 0 < report["kl"] <= target and 0 < report["ratio"] < 1
+    assert ends[1]["bytes_after"] > report["bytes_after"] > ends[0]["bytes_after"]
+    assert compress(postern, model, out, *options, "--target-kl", 100, "--force")["ratio"] == 1
+    out.unlink()
+    done = postern("compress", model, out, *options, "--target-kl", kls[1] / 100)
+    assert done.returncode == USAGE and "out of reach" in done.stderr
+    assert not list(tmp_path.glob("out.gguf*"))
+    done = postern("compress", model, out, "--target-kl", 1)
+    assert done.returncode == USAGE and "calibration text" in done.stderr
