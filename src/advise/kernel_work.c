@@ -248,6 +248,17 @@ static pn_work call_f32_to_f16(const pn_operands *o) {
     return moved(o->shape->n * (sizeof(float) + sizeof(uint16_t)));
 }
 
+static pn_work call_find_range(const pn_operands *o) {
+    o->kernels->find_range(o->x, o->shape->n, o->z);
+    return moved(o->shape->n * sizeof(float));
+}
+
+static pn_work call_round_codes(const pn_operands *o) {
+    const pn_integer_scale scale = {pn_f32_to_f16(0.1f), 7};
+    o->z[0] = o->kernels->round_codes(PN_PANEL_INT4_ASYM, scale, o->x, o->shape->n, (uint8_t *)o->halves);
+    return moved(o->shape->n * (sizeof(float) + 1));
+}
+
 static pn_work call_read_streams(const pn_operands *o) {
     uint64_t sink = o->kernels->read_streams(o->x, o->shape->n * sizeof(float), 1);
     memcpy(o->z, &sink, sizeof sink);

@@ -31,22 +31,32 @@ pn_compress_options pn_compress_options_default(void) {
 
 /* ---- where it comes from ---- */
 
-/* XXH3 of the tensors' names, types and bytes, in the file's order. */
-static pn_status hash_source(const pn_gguf *in, pn_source *source, pn_error *err) {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return pn_fail_memory(err, "hash of the source", sizeof source->hash);
-    XXH3_128bits_reset(state);
-    for (size_t i = 0; i < pn_gguf_n_tensors(in); i++) {
-        const pn_gguf_tensor *t = pn_gguf_tensor_at(in, i);
-        XXH3_128bits_update(state, t->name.data, t->name.len);
-        XXH3_128bits_update(state, &t->type, sizeof t->type);
-        XXH3_128bits_update(state, t->data, (size_t)t->n_bytes);
+struct hashing {
+    const pn_gguf *in;
+    XXH128_hash_t *hashes; /* [tensors] */
+};
+
+static void hash_tensors(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    const struct hashing *h = arg;
+    for (size_t i = begin; i < end; i++) {
+        const pn_gguf_tensor *t = pn_gguf_tensor_at(h->in, i);
+        const XXH64_hash_t name = XXH3_64bits_withSeed(t->name.data, t->name.len, t->type);
+        h->hashes[i] = XXH3_128bits_withSeed(t->data, (size_t)t->n_bytes, name);
         pn_map_forget(t->data, (size_t)t->n_bytes);
     }
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
+}
+
+/* XXH3 of the hashes of the tensors' names, types and bytes, in the file's order. */
+static pn_status hash_source(const pn_gguf *in, pn_pool *pool, pn_source *source, pn_error *err) {
+    const size_t n = pn_gguf_n_tensors(in);
+    struct hashing h = {in, pn_alloc(PN_MEM_SCRATCH, n, sizeof *h.hashes)};
+    if (!h.hashes) return pn_fail_memory(err, "hash of the source", n * sizeof *h.hashes);
+    pn_pool_run(pool, hash_tensors, &h, n, 1);
+    const XXH128_hash_t hash = XXH3_128bits(h.hashes, n * sizeof *h.hashes);
     snprintf(source->hash, sizeof source->hash, "xxh3-128:%016llx%016llx", (unsigned long long)hash.high64,
              (unsigned long long)hash.low64);
-    XXH3_freeState(state);
+    pn_free(h.hashes);
     return PN_OK;
 }
 
@@ -153,7 +163,7 @@ static pn_status plan(pn_job *job, const char *in_path, const char *out_path, pn
         o->sensitivity = is_calibrated(o) ? PN_SENSITIVITY_MEASURED : PN_SENSITIVITY_WEIGHT_ERROR;
     PN_TRY(pn_plan_begin(job->in, o, &job->choices, err));
     PN_TRY(pn_pool_create(o->n_threads, &job->pool, err));
-    PN_TRY(hash_source(job->in, &job->source, err));
+    PN_TRY(hash_source(job->in, job->pool, &job->source, err));
     PN_TRY(open_calibration(job, in_path, err));
     PN_TRY(pn_journal_open(out_path, job, &job->journal, err));
     const bool known = pn_journal_statistics(job->journal, job) || (o->statistics && pn_statistics_load(job));
@@ -201,6 +211,7 @@ static pn_status write_tensors(pn_job *job, pn_error *err) {
     for (size_t i = 0; i < job->choices.n; i++) {
         if (!job->choices.items[i].written) PN_TRY(pn_tensor_write(job, &job->choices.items[i], err));
     }
+    pn_tensor_flush(job);
     return PN_OK;
 }
 
@@ -213,11 +224,24 @@ static pn_status write_report(pn_job *job, const pn_compress_result *result, pn_
     return PN_OK;
 }
 
+static pn_status make_room(pn_job *job, pn_error *err) {
+    for (size_t i = 0; i < job->choices.n; i++) {
+        const size_t bytes = (size_t)pn_choice_bytes(&job->choices.items[i]);
+        job->packed_bytes = bytes > job->packed_bytes ? bytes : job->packed_bytes;
+    }
+    for (int i = 0; i < 2; i++) {
+        job->packed[i] = pn_pages_alloc(PN_MEM_SCRATCH, job->packed_bytes);
+        if (!job->packed[i]) return pn_fail_memory(err, "packed matrix", job->packed_bytes);
+    }
+    return PN_OK;
+}
+
 /* *result is freed by the caller, also after a failure. */
 static pn_status write_file(pn_job *job, const char *out_path, pn_compress_result *result, pn_error *err) {
+    PN_TRY(make_room(job, err));
     PN_TRY(pn_gguf_writer_resume(out_path, LINE, &job->out, err));
     PN_TRY(describe(job, err));
-    PN_TRY(pn_journal_restore(job->journal, job, err));
+    pn_journal_restore(job->journal, job);
     PN_TRY(write_tensors(job, err));
     PN_TRY(pn_report_fill(&job->source, &job->options, &job->choices, result, err));
     PN_TRY(write_report(job, result, err));
@@ -229,6 +253,8 @@ static void job_done(pn_job *job) {
     pn_gguf_writer_free(job->out);
     pn_calibration_close(job->calibration);
     pn_sequences_free(&job->sequences);
+    for (int i = 0; i < 2; i++)
+        pn_pages_free(PN_MEM_SCRATCH, job->packed[i], job->packed_bytes);
     pn_rounder_free(job->rounder);
     pn_pool_free(job->pool);
     pn_plan_done(&job->choices);

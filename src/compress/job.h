@@ -22,6 +22,9 @@ typedef struct pn_job {
     pn_choices choices;
     pn_pool *pool;
     pn_rounder *rounder;
+    uint8_t *packed[2]; /* [packed_bytes] room for any tensor as it is written, */
+    size_t packed_bytes;
+    pn_choice *waiting; /* and the one that is in packed[0] and not written yet, or NULL */
     pn_sequences sequences;
     pn_calibration *calibration; /* NULL: weights are rounded as they are */
     pn_progress_fn progress;
@@ -48,8 +51,10 @@ pn_weight pn_job_weight(const pn_choice *choice, const uint8_t *packed);
 pn_status pn_measure_weights(pn_job *job, pn_error *err);
 pn_status pn_measure_layers(pn_job *job, pn_error *err);
 
-/* tensors.c: writes a tensor by itself: rounded to the nearest, packed, or copied. */
+/* tensors.c: writes a tensor by itself: rounded to the nearest, packed, or copied. It may wait until the next
+   one is rounded, or until pn_tensor_flush. */
 pn_status pn_tensor_write(pn_job *job, pn_choice *choice, pn_error *err);
+void pn_tensor_flush(pn_job *job);
 /* Writes what was made of it. */
 void pn_tensor_put(pn_job *job, pn_choice *choice, const void *bytes);
 

@@ -149,21 +149,13 @@ static void restore_tensor(pn_job *job, const json_t *line, uint8_t *bytes) {
     pn_job_progress(job, c);
 }
 
-pn_status pn_journal_restore(pn_journal *j, pn_job *job, pn_error *err) {
+void pn_journal_restore(pn_journal *j, pn_job *job) {
     pn_str line;
-    size_t at = 0, most = 0;
-    if (!j->is_ours || !next_line(j, &at, &line)) return PN_OK;
-    for (size_t i = 0; i < job->choices.n; i++) {
-        const size_t n = (size_t)pn_choice_bytes(&job->choices.items[i]);
-        most = n > most ? n : most;
-    }
-    uint8_t *bytes = pn_pages_alloc(PN_MEM_SCRATCH, most);
-    if (!bytes) return pn_fail_memory(err, "a tensor read back", most);
+    size_t at = 0;
+    if (!j->is_ours || !next_line(j, &at, &line)) return;
     while (next_line(j, &at, &line)) {
         json_t *object = json_loadb(line.data, line.len, 0, NULL);
-        if (object) restore_tensor(job, object, bytes);
+        if (object) restore_tensor(job, object, job->packed[1]);
         json_decref(object);
     }
-    pn_pages_free(PN_MEM_SCRATCH, bytes, most);
-    return PN_OK;
 }

@@ -22,7 +22,7 @@ bool pn_journal_statistics(pn_journal *journal, pn_job *job);
 void pn_journal_begin(pn_journal *journal, const pn_job *job);
 
 /* Marks the tensors as written that are, with what is known of them. */
-pn_status pn_journal_restore(pn_journal *journal, pn_job *job, pn_error *err);
+void pn_journal_restore(pn_journal *journal, pn_job *job);
 void pn_journal_note(pn_journal *journal, const pn_job *job, const pn_choice *choice, const void *bytes);
 
 #endif

@@ -142,11 +142,10 @@ static void stretch_by(const pn_activations *in, double share, float *stretch) {
 static pn_status try_stretch(pn_job *job, const struct site *s, double *lost, pn_error *err) {
     *lost = 0;
     for (int i = 0; i < s->n; i++) {
-        const pn_rounding how = rounding_of(job, s->choices[i], s, &ways[job->options.scale_estimation]);
-        pn_gguf_tensor some = *s->choices[i]->tensor;
+        pn_rounding how = rounding_of(job, s->choices[i], s, &ways[job->options.scale_estimation]);
         pn_rounding_loss loss;
-        some.dims[1] = (some.dims[1] + 7) / 8;
-        PN_TRY(pn_round_matrix(job->rounder, &some, &how, false, NULL, &loss, err));
+        how.every = 8;
+        PN_TRY(pn_round_matrix(job->rounder, s->choices[i]->tensor, &how, false, NULL, &loss, err));
         *lost += loss.outputs;
     }
     return PN_OK;

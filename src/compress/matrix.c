@@ -19,6 +19,8 @@ struct pn_rounder {
     pn_pool *pool;
     const pn_kernels *kernels;
     struct place *places; /* [threads of the pool] */
+    void (*meanwhile)(void *user);
+    void *user;
 };
 
 uint64_t pn_rounder_bytes(const pn_pool *pool, size_t max_col, size_t max_heldout) {
@@ -40,7 +42,8 @@ pn_status pn_rounder_create(pn_pool *pool, size_t max_col, size_t max_heldout, p
     size_t n = (size_t)pn_pool_threads(pool);
     pn_rounder *r = pn_alloc(PN_MEM_SCRATCH, 1, sizeof *r);
     if (!r) return pn_fail_memory(err, "rounding", sizeof *r);
-    *r = (pn_rounder){pool, pn_kernels_host(), pn_alloc(PN_MEM_SCRATCH, n, sizeof *r->places)};
+    *r = (pn_rounder){
+        .pool = pool, .kernels = pn_kernels_host(), .places = pn_alloc(PN_MEM_SCRATCH, n, sizeof *r->places)};
     bool ok = r->places;
     for (size_t i = 0; ok && i < n; i++)
         ok = make_place(&r->places[i], max_col, max_heldout);
@@ -61,6 +64,11 @@ void pn_rounder_free(pn_rounder *r) {
     }
     pn_free(r->places);
     pn_free(r);
+}
+
+void pn_rounder_meanwhile(pn_rounder *r, void (*fn)(void *user), void *user) {
+    r->meanwhile = fn;
+    r->user = user;
 }
 
 /* ---- a matrix ---- */
@@ -93,24 +101,30 @@ static void read_row(const struct job *j, const struct place *at, size_t row) {
         j->type->decode(data, at->row, j->shape.n_col);
 }
 
+static double length_squared(const float *x, size_t n) {
+    float lanes[16] = {0};
+    double sum = 0;
+    for (size_t i = 0; i + 16 <= n; i += 16)
+        for (size_t j = 0; j < 16; j++)
+            lanes[j] += x[i + j] * x[i + j];
+    for (size_t j = 0; j < 16; j++)
+        sum += (double)lanes[j];
+    return sum;
+}
+
 /* at->row to the nearest codes, and what that loses. */
 static bool round_row(const struct job *j, const struct place *at, size_t in_panel, pn_rounding_loss *loss) {
-    const pn_panel_format f = pn_panel_formats[j->how->kind];
+    const pn_kernels *kernels = j->rounder->kernels;
     const size_t n_col = j->shape.n_col, group = j->shape.group;
-    for (size_t c = 0; c < n_col; c += group) {
-        pn_integer_scale *scale = &at->room.scales[in_panel * (n_col / group) + c / group];
-        uint8_t *codes = at->room.codes + in_panel * n_col + c;
-        if (pn_integer_find_scale(j->how->kind, at->row + c, group, scale) != PN_INTEGER_RANGE_OK)
-            return false;
-        pn_integer_round(j->how->kind, *scale, at->row + c, group, codes);
-        const double d = (double)pn_f16_to_f32(scale->d);
-        const int zero = f.min ? scale->zero : f.zero;
-        for (size_t i = 0; i < group; i++) {
-            double w = (double)at->row[c + i], e = w - d * (codes[i] - zero);
-            loss->weights += e * e;
-            loss->all_weights += w * w;
-        }
+    uint8_t *codes = at->room.codes + in_panel * n_col;
+    pn_integer_scale *scale = at->room.scales + in_panel * (n_col / group);
+    for (size_t c = 0; c < n_col; c += group, scale++) {
+        float range[2];
+        kernels->find_range(at->row + c, group, range);
+        if (pn_integer_find_scale(j->how->kind, range, scale) != PN_INTEGER_RANGE_OK) return false;
+        loss->weights += (double)kernels->round_codes(j->how->kind, *scale, at->row + c, group, codes + c);
     }
+    loss->all_weights += length_squared(at->row, n_col);
     return true;
 }
 
@@ -184,10 +198,14 @@ static bool round_columns(struct job *j, const struct place *at, size_t first, s
     return true;
 }
 
+/* Item 0 is what is done meanwhile, each other one a panel. */
 static void round_panels(void *arg, size_t begin, size_t end, int worker) {
     struct job *j = arg;
     const struct place *at = &j->rounder->places[worker];
-    for (size_t panel = begin; panel < end; panel++) {
+    if (begin == 0 && j->rounder->meanwhile) j->rounder->meanwhile(j->rounder->user);
+    for (size_t item = begin > 0 ? begin : 1; item < end; item++) {
+        const size_t panel = item - 1;
+        if (j->how->every > 1 && panel % j->how->every != 0) continue;
         size_t first = panel * PN_PANEL_ROWS, left = j->n_row - first;
         size_t n = left < PN_PANEL_ROWS ? left : PN_PANEL_ROWS;
         pn_rounding_loss loss = {0};
@@ -233,7 +251,8 @@ pn_status pn_round_matrix(pn_rounder *r, const pn_gguf_tensor *t, const pn_round
     if (!j.losses) return pn_fail_memory(err, "errors of panels", n_panel * sizeof(pn_rounding_loss));
     j.panel_bytes = pn_panel_bytes(how->kind, j.shape);
     atomic_init(&j.first_bad, n_row);
-    pn_pool_run(r->pool, round_panels, &j, n_panel, 1);
+    pn_pool_run(r->pool, round_panels, &j, n_panel + 1, 1);
+    r->meanwhile = NULL;
     pn_rounding_loss sum = {0};
     for (size_t i = 0; i < n_panel; i++) { /* in order, so that it does not matter who did what */
         sum.weights += j.losses[i].weights;

@@ -16,11 +16,16 @@ pn_status pn_rounder_create(pn_pool *pool, size_t max_col, size_t max_heldout, p
 uint64_t pn_rounder_bytes(const pn_pool *pool, size_t max_col, size_t max_heldout);
 void pn_rounder_free(pn_rounder *rounder); /* NULL is fine */
 
+/* Something for one worker to do while the others round the next matrix, once, such as writing the last one.
+ */
+void pn_rounder_meanwhile(pn_rounder *rounder, void (*fn)(void *user), void *user);
+
 /* How a matrix is rounded: all zero but for kind and group, each weight to the nearest code of the scale that
    the range of its group gives. */
 typedef struct pn_rounding {
     pn_panel_kind kind;
     size_t group; /* columns that share a scale; 0: all of a row */
+    size_t every; /* only one in so many panels, for a loss that is about right; 0: all */
     /* What is known of the inputs, or NULL. */
     const pn_activations *inputs;
     const float *mean_square; /* [n_col] of the inputs: their own, or where nothing else is known */

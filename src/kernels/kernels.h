@@ -22,6 +22,7 @@
 #ifndef PN_KERNELS_KERNELS_H
 #define PN_KERNELS_KERNELS_H
 
+#include "quant/integer.h"
 #include "quant/panel.h"
 
 #include <stddef.h>
@@ -122,6 +123,11 @@ typedef struct pn_codes {
     X(add_f32, EXACT, void, (float *x, const float *y, size_t n)) /* x += y */                               \
     X(scale_f32, EXACT, void, (float *x, float factor, size_t n)) /* x *= factor */                          \
     X(f32_to_f16, EXACT, void, (const float *x, uint16_t *out, size_t n))                                    \
+    /* Rounding weights to integers, for compression: quant/integer.h, whose functions of these names they   \
+       are. What round_codes returns is BOUNDED, as sums are; codes are EXACT. */                                       \
+    X(find_range, EXACT, void, (const float *x, size_t n, float range[2]))                                   \
+    X(round_codes, BOUNDED, float,                                                                           \
+      (pn_panel_kind kind, pn_integer_scale scale, const float *x, size_t n, uint8_t *codes))                \
     /* Reads n_stream >= 1 linear streams side by side, to measure bandwidth. Stream s is the s-th part of   \
        bytes / n_stream bytes, rounded down to whole units of 256; the few bytes after the last part are not \
        read. The result, the xor of all 8-byte words read, only keeps the compiler honest. */                \

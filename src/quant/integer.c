@@ -13,47 +13,52 @@ static float levels(pn_panel_format f) {
 
 /* The range of ASYM codes, or of SYM ones from the end of greater magnitude. */
 static float scale_of_range(pn_panel_format f, float least, float greatest) {
-    if (f.min) return (fmaxf(greatest, 0) - fminf(least, 0)) / (levels(f) - 1);
+    if (f.min) return ((greatest > 0 ? greatest : 0) - (least < 0 ? least : 0)) / (levels(f) - 1);
     return (fabsf(least) >= greatest ? fabsf(least) : -greatest) / (levels(f) / 2);
 }
 
-pn_integer_range pn_integer_find_scale(pn_panel_kind kind, const float *weights, size_t n,
-                                       pn_integer_scale *out) {
-    const pn_panel_format f = pn_panel_formats[kind];
+void pn_integer_find_range(const float *weights, size_t n, float range[2]) {
     float least = weights[0], greatest = weights[0], nothing = 0;
-    for (size_t i = 0; i < n; i++) { /* without calls, since this goes over every weight of a model */
+    for (size_t i = 0; i < n; i++) {
         const float w = weights[i];
-        nothing += w - w;
+        nothing += w - w; /* an infinity or a NaN less itself is a NaN */
         least = w < least ? w : least;
         greatest = w > greatest ? w : greatest;
     }
-    if (nothing != 0) return PN_INTEGER_RANGE_NOT_FINITE; /* an infinity or a NaN less itself is a NaN */
-    float exact = scale_of_range(f, least, greatest);
+    range[0] = least + nothing;
+    range[1] = greatest + nothing;
+}
+
+pn_integer_range pn_integer_find_scale(pn_panel_kind kind, const float range[2], pn_integer_scale *out) {
+    const pn_panel_format f = pn_panel_formats[kind];
+    const float least = range[0];
+    if (isnan(least)) return PN_INTEGER_RANGE_NOT_FINITE;
+    const float exact = scale_of_range(f, least, range[1]);
     const uint16_t half = pn_f32_to_f16(fabsf(exact) < LEAST_SCALE ? LEAST_SCALE : exact);
     const float d = pn_f16_to_f32(half);
     if (isinf(d)) return PN_INTEGER_RANGE_TOO_LARGE;
-    const float zero = f.min ? fminf(rintf(-fminf(least, 0) / d), levels(f) - 1) : 0;
+    float zero = f.min && least < 0 ? rintf(-least / d) : 0;
+    zero = zero < levels(f) - 1 ? zero : levels(f) - 1;
     *out = (pn_integer_scale){half, (uint8_t)zero};
     return PN_INTEGER_RANGE_OK;
 }
 
-void pn_integer_round(pn_panel_kind kind, pn_integer_scale scale, const float *weights, size_t n,
-                      uint8_t *codes) {
-    const pn_panel_format f = pn_panel_formats[kind];
-    const float d = pn_f16_to_f32(scale.d);
-    const float inside = f.min ? (float)scale.zero : 0,
-                outside = f.min ? 0 : (float)f.zero; /* the rounding */
-    const float first = -outside, last = levels(f) - 1 - outside,
-                shift = 0x1.8p23f; /* rounds, halves to even */
+float pn_integer_round(pn_panel_kind kind, pn_integer_scale scale, const float *weights, size_t n,
+                       uint8_t *codes) {
+    const pn_integer_grid g = pn_integer_grid_of(kind, scale);
+    float lost = 0;
     for (size_t i = 0; i < n; i++) {
-        float code = weights[i] / d + inside;
-        code = code > first ? code : first;
-        code = code < last ? code : last;
-        codes[i] = (uint8_t)((code + shift) - shift + outside);
+        float code = weights[i] / g.d + g.inside;
+        code = code > g.first ? code : g.first;
+        code = code < g.last ? code : g.last;
+        code = rintf(code);
+        codes[i] = (uint8_t)(code + g.outside);
+        const float error = weights[i] - g.d * (code - g.inside);
+        lost += error * error;
     }
+    return lost;
 }
 
-/* Into a group whose bytes are 0. */
 static void put_scale(pn_panel_format f, pn_integer_scale scale, size_t row, uint8_t *dst) {
     memcpy(dst + 2 * row, &scale.d, sizeof scale.d);
     if (!f.min) return;

@@ -17,6 +17,13 @@ static const struct {
     {"INT8_ASYM", PN_PANEL_INT8_ASYM},
 };
 
+static pn_integer_range find_scale(pn_panel_kind kind, const float *weights, size_t n,
+                                   pn_integer_scale *out) {
+    float range[2];
+    pn_integer_find_range(weights, n, range);
+    return pn_integer_find_scale(kind, range, out);
+}
+
 /* ---- NNCF ---- */
 
 /* As in the files. */
@@ -30,7 +37,7 @@ typedef struct record {
 static void check_record(size_t k, size_t n, const record *r) {
     pn_integer_scale scale = {0};
     uint8_t codes[GROUP];
-    assert_int_equal(pn_integer_find_scale(kinds[k].kind, r->weights, GROUP, &scale), PN_INTEGER_RANGE_OK);
+    assert_int_equal(find_scale(kinds[k].kind, r->weights, GROUP, &scale), PN_INTEGER_RANGE_OK);
     if (scale.d != r->d || scale.zero != r->zero)
         fail_msg("%s, group %zu: scale %#x and zero %u, expected %#x and %u", kinds[k].name, n, scale.d,
                  scale.zero, r->d, r->zero);
@@ -69,7 +76,7 @@ static float weight_of(pn_panel_kind kind, uint8_t code, pn_integer_scale scale)
 static void check_near_enough(size_t k, const float *weights, size_t n) {
     pn_integer_scale scale = {0};
     uint8_t codes[GROUP];
-    assert_int_equal(pn_integer_find_scale(kinds[k].kind, weights, n, &scale), PN_INTEGER_RANGE_OK);
+    assert_int_equal(find_scale(kinds[k].kind, weights, n, &scale), PN_INTEGER_RANGE_OK);
     pn_integer_round(kinds[k].kind, scale, weights, n, codes);
     float most = fabsf(pn_f16_to_f32(scale.d)) * 1.07f; /* d itself is rounded, by up to 1 / 2048 */
     for (size_t i = 0; i < n; i++) {
@@ -100,7 +107,7 @@ static void test_zeros_stay_zeros(void **state) {
         uint8_t codes[4];
         for (int i = 0; i < 2; i++) {
             const float *weights = i == 0 ? zeros : tiny;
-            assert_int_equal(pn_integer_find_scale(kinds[k].kind, weights, 4, &scale), PN_INTEGER_RANGE_OK);
+            assert_int_equal(find_scale(kinds[k].kind, weights, 4, &scale), PN_INTEGER_RANGE_OK);
             assert_true(pn_f16_to_f32(scale.d) == 0x1p-23f);
             pn_integer_round(kinds[k].kind, scale, weights, 4, codes);
             for (size_t j = 0; j < 4; j++)
@@ -114,7 +121,7 @@ static void test_zeros_stay_zeros(void **state) {
 static void check_range(const float *weights, size_t n, pn_integer_range expected) {
     for (size_t k = 0; k < COUNT(kinds); k++) {
         pn_integer_scale scale = {0x1234, 7};
-        assert_int_equal(pn_integer_find_scale(kinds[k].kind, weights, n, &scale), expected);
+        assert_int_equal(find_scale(kinds[k].kind, weights, n, &scale), expected);
         if (expected == PN_INTEGER_RANGE_OK) continue;
         assert_int_equal(scale.d, 0x1234);
         assert_int_equal(scale.zero, 7);

@@ -326,6 +326,45 @@ static void check_f32_to_f16(const pn_kernels *t) {
     for_lengths(t, 1, to_f16_of_length);
 }
 
+static void find_range_of_length(const pn_kernels *t, size_t n, int place) {
+    if (n == 0) return;
+    float *x = guarded_floats(n, place), found[2], expected[2];
+    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    fill(x, n, 1);
+    for (size_t i = 0; i < 4; i++) {
+        if (i > 0) x[n - n / (2 * i) - 1] = odd[i - 1];
+        pn_integer_find_range(x, n, expected);
+        t->find_range(x, n, found);
+        for (int end = 0; end < 2; end++)
+            if (found[end] != expected[end] && !(isnan(found[end]) && isnan(expected[end])))
+                fail_msg("find_range of %zu: %a, expected %a", n, found[end], expected[end]);
+    }
+}
+static void check_find_range(const pn_kernels *t) {
+    for_lengths(t, 1, find_range_of_length);
+}
+
+static void round_codes_of_length(const pn_kernels *t, size_t n, int place) {
+    static const pn_panel_kind kinds[] = {PN_PANEL_INT4_SYM, PN_PANEL_INT4_ASYM, PN_PANEL_INT8_SYM,
+                                          PN_PANEL_INT8_ASYM};
+    float *x = guarded_floats(n, place);
+    uint8_t *codes = guarded(n, 1, place), *expected = malloc(n + 1);
+    for (size_t k = 0; k < COUNT(kinds); k++) {
+        const bool four = pn_panel_formats[kinds[k]].bits == 4;
+        const pn_integer_scale scale = {pn_f32_to_f16(four ? -0.15f : 0.01f),
+                                        pn_panel_formats[kinds[k]].min ? (four ? 9 : 140) : 0};
+        fill(x, n, 1);
+        const float lost = pn_integer_round(kinds[k], scale, x, n, expected),
+                    found = t->round_codes(kinds[k], scale, x, n, codes);
+        assert_memory_equal(codes, expected, n);
+        assert_true(fabsf(found - lost) <= 1e-5f * lost);
+    }
+    free(expected);
+}
+static void check_round_codes(const pn_kernels *t) {
+    for_lengths(t, 1, round_codes_of_length);
+}
+
 static void check_read_streams(const pn_kernels *t) {
     for (size_t bytes = 0; bytes < 5000; bytes += 83) {
         uint8_t *data = guarded(bytes, 1, bytes % 2 ? AT_END : AT_START);
@@ -434,7 +473,7 @@ static const kernel_slot slots[] = {
     SLOT(matmul_f32),   SLOT(f16_to_f32),     SLOT(bf16_to_f32),     SLOT(max_f32),      SLOT(exp_sum_f32),
     SLOT(rms_norm_f32), SLOT(rope_pairs_f32), SLOT(rope_halves_f32), SLOT(silu_mul_f32), SLOT(gelu_mul_f32),
     SLOT(add_f32),      SLOT(scale_f32),      SLOT(f32_to_f16),      SLOT(read_streams), SLOT(peak_codes),
-    SLOT(peak_f32),     SLOT(join_split),
+    SLOT(peak_f32),     SLOT(join_split),     SLOT(find_range),      SLOT(round_codes),
 };
 
 /* Checked by test_kernels_coded.c and test_kernels_attention.c. */

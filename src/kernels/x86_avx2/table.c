@@ -19,6 +19,8 @@ void pn_kernels_fill_avx2(pn_kernels *table) {
     table->f32_to_f16 = pn_f32_to_f16_avx2;
     table->read_streams = pn_read_streams_avx2;
     table->quantise = pn_quantise_avx2;
+    table->find_range = pn_find_range_avx2;
+    table->round_codes = pn_round_codes_avx2;
     table->matmul_codes = pn_matmul_codes_avx2;
     table->codes_to_f32 = pn_codes_to_f32_avx2;
     table->join_split = pn_join_split_avx2;

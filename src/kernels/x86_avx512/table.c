@@ -15,6 +15,8 @@ void pn_kernels_fill_avx512(pn_kernels *table) {
     table->gelu_mul_f32 = pn_gelu_mul_f32_avx512;
     table->read_streams = pn_read_streams_avx512;
     table->quantise = pn_quantise_avx512;
+    table->find_range = pn_find_range_avx512;
+    table->round_codes = pn_round_codes_avx512;
     table->matmul_f32 = pn_matmul_f32_avx512;
     table->codes_to_f32 = pn_codes_to_f32_avx512;
     table->f16_to_f32 = pn_f16_to_f32_avx512;
