@@ -7,11 +7,11 @@
 
 #include <jansson.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
 /* A model of 200 layers has half a megabyte. JSON takes some forty times its length in memory. */
-#define MAX_TEXT ((size_t)16 << 20)
+#define MAX_TEXT   ((size_t)16 << 20)
+#define MOST_ERROR 1e30 /* 1 is as bad as no matrix at all */
 
 /* One report under way. The first fault sticks. */
 struct reader {
@@ -89,8 +89,8 @@ static void read_tensor(struct reader *r, const json_t *object, pn_compressed_te
                                .n_weights = (uint64_t)get_integer(r, object, "weights", 0, INT64_MAX),
                                .bytes_before = (uint64_t)get_integer(r, object, "bytes_before", 0, INT64_MAX),
                                .bytes_after = (uint64_t)get_integer(r, object, "bytes_after", 0, INT64_MAX),
-                               .error = get_number(r, object, "error", HUGE_VAL),
-                               .output_error = get_optional_number(r, object, "output_error", HUGE_VAL)};
+                               .error = get_number(r, object, "error", MOST_ERROR),
+                               .output_error = get_optional_number(r, object, "output_error", MOST_ERROR)};
 }
 
 static void read_tensors(struct reader *r, const json_t *list, pn_compress_result *out) {
@@ -101,9 +101,10 @@ static void read_tensors(struct reader *r, const json_t *list, pn_compress_resul
     for (size_t i = 0; i < n && r->status == PN_OK; i++) {
         pn_compressed_tensor *t = &out->tensors[out->n_tensors++];
         read_tensor(r, json_array_get(list, i), t);
-        if (!pn_add_u64(out->bytes_before, t->bytes_before, &out->bytes_before) ||
-            !pn_add_u64(out->bytes_after, t->bytes_after, &out->bytes_after))
-            fault(r, "bytes_after", "a size that is possible");
+        out->bytes_before += t->bytes_before; /* of two that fit 63 bits: no wrap */
+        out->bytes_after += t->bytes_after;
+        if (out->bytes_before > INT64_MAX || out->bytes_after > INT64_MAX)
+            fault(r, "tensors", "of a size that is possible");
         if (r->status != PN_OK) pn_error_prefix(r->err, "tensor %zu", i);
     }
 }
