@@ -41,8 +41,9 @@ static const char *get_text(struct reader *r, const json_t *object, const char *
     return text;
 }
 
-static const char *get_optional_text(struct reader *r, const json_t *object, const char *key) {
-    return json_object_get(object, key) ? get_text(r, object, key) : NULL;
+static const char *get_optional_text(struct reader *r, const json_t *object, const char *key,
+                                     const char *absent) {
+    return json_object_get(object, key) ? get_text(r, object, key) : absent;
 }
 
 static int64_t get_integer(struct reader *r, const json_t *object, const char *key, int64_t min,
@@ -83,8 +84,8 @@ static void read_tensor(struct reader *r, const json_t *object, pn_compressed_te
         (pn_compressed_tensor){.name = get_text(r, object, "name"),
                                .type_before = get_type(r, object, "type_before"),
                                .type_after = get_type(r, object, "type_after"),
-                               .why = get_optional_text(r, object, "why"),
-                               .method = get_optional_text(r, object, "method"),
+                               .why = get_optional_text(r, object, "why", NULL),
+                               .method = get_optional_text(r, object, "method", NULL),
                                .bits = (int)get_integer(r, object, "bits", 0, 32),
                                .n_weights = (uint64_t)get_integer(r, object, "weights", 0, INT64_MAX),
                                .bytes_before = (uint64_t)get_integer(r, object, "bytes_before", 0, INT64_MAX),
@@ -109,8 +110,16 @@ static void read_tensors(struct reader *r, const json_t *list, pn_compress_resul
     }
 }
 
+static void read_calibration(struct reader *r, const json_t *calibration, pn_compress_result *out) {
+    out->ways = "";
+    if (!calibration) return;
+    out->calibration_sequences = (int)get_integer(r, calibration, "samples", 1, INT_MAX);
+    out->calibration_tokens = (int)get_integer(r, calibration, "sample_tokens", 1, INT_MAX);
+    out->calibrated_on_self = json_is_true(json_object_get(calibration, "self"));
+    out->ways = get_optional_text(r, calibration, "ways", "");
+}
+
 static void read_report(struct reader *r, const json_t *object, pn_compress_result *out) {
-    const json_t *calibration = json_object_get(object, "calibration");
     out->source = get_text(r, object, "source");
     out->source_hash = get_text(r, object, "source_hash");
     out->mode = get_text(r, object, "mode");
@@ -122,10 +131,8 @@ static void read_report(struct reader *r, const json_t *object, pn_compress_resu
     out->target_bits = get_optional_number(r, object, "target_bits", 32);
     if (json_object_get(object, "target_bytes"))
         out->target_bytes = (uint64_t)get_integer(r, object, "target_bytes", 0, INT64_MAX);
-    if (calibration) {
-        out->calibration_sequences = (int)get_integer(r, calibration, "samples", 1, INT_MAX);
-        out->calibration_tokens = (int)get_integer(r, calibration, "sample_tokens", 1, INT_MAX);
-    }
+    out->sensitivity = get_optional_text(r, object, "sensitivity", "");
+    read_calibration(r, json_object_get(object, "calibration"), out);
     read_tensors(r, json_object_get(object, "tensors"), out);
 }
 
