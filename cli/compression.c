@@ -186,7 +186,7 @@ static void print_type(FILE *out, const pn_compress_result *r, const char *type)
 }
 
 static void print_worst(FILE *out, const char *label, errors e) {
-    if (e.worst <= 0) return;
+    if (!e.worst_name) return;
     fprintf(out, "  error of %s: %.2g in the mean, at most %.2g, of ", label, mean(&e), e.worst);
     print_escaped(out, e.worst_name);
     fputc('\n', out);
