@@ -102,7 +102,6 @@ static void print_json(const pn_compress_result *r, const char *out) {
     json_t *object = compression_json(r);
     json_object_set_new(object, "file", json_from_text(out, strlen(out)));
     json_object_set_new(object, "resumed", json_need(json_integer((json_int_t)r->n_resumed)));
-    if (r->kl > 0) json_object_set_new(object, "kl", json_need(json_real(r->kl)));
     json_print(object);
     json_decref(object);
 }

@@ -56,8 +56,13 @@ json_t *compression_json(const pn_compress_result *r) {
     if (r->target_bits > 0) set(object, "target_bits", json_real(r->target_bits));
     if (r->calibration_sequences > 0)
         set(object, "calibration",
-            json_pack("{s:i, s:i}", "samples", r->calibration_sequences, "sample_tokens",
-                      r->calibration_tokens));
+            json_pack("{s:i, s:i, s:b, s:o}", "samples", r->calibration_sequences, "sample_tokens",
+                      r->calibration_tokens, "self", (int)r->calibrated_on_self, "ways", text_json(r->ways)));
+    if (r->sensitivity[0]) set(object, "sensitivity", text_json(r->sensitivity));
+    if (r->kl > 0) {
+        set(object, "kl", json_real(r->kl));
+        set(object, "kl_stderr", json_real(r->kl_error));
+    }
     if (r->seconds > 0) set(object, "seconds", json_real(r->seconds));
     set(object, "tensors", tensors);
     return object;
@@ -87,9 +92,25 @@ static void print_asked(FILE *out, const pn_compress_result *r) {
         fprintf(out, ", %.3g bits per weight", r->target_bits);
     else
         fprintf(out, ", %.1f%% of the layers' weights in 4 bits", 100 * r->ratio_asked);
+    if (r->sensitivity[0]) {
+        fputs(", sensitivity ", out);
+        print_escaped(out, r->sensitivity);
+    }
     fputs(", backup ", out);
     print_escaped(out, r->backup);
     fputs(r->all_layers ? ", with embedding and output head\n" : "\n", out);
+}
+
+static void print_calibration(FILE *out, const pn_compress_result *r) {
+    if (r->calibration_sequences == 0) {
+        fputs("none\n", out);
+        return;
+    }
+    fprintf(out,
+            "%s%d pieces of %d tokens, tried: ", r->calibrated_on_self ? "on the model's own text, " : "on ",
+            r->calibration_sequences, r->calibration_tokens);
+    print_escaped(out, r->ways[0] ? r->ways : "no more than the nearest codes");
+    fputc('\n', out);
 }
 
 void compression_print_facts(FILE *out, const pn_compress_result *r) {
@@ -101,10 +122,7 @@ void compression_print_facts(FILE *out, const pn_compress_result *r) {
     fputs(")\n", out);
     print_asked(out, r);
     print_label(out, "calibration");
-    if (r->calibration_sequences > 0)
-        fprintf(out, "on %d pieces of %d tokens\n", r->calibration_sequences, r->calibration_tokens);
-    else
-        fputs("none\n", out);
+    print_calibration(out, r);
     print_label(out, "reached");
     fprintf(out, "%.1f%% of the layers' weights in 4 bits, %.2f bits per weight\n", 100 * r->ratio,
             compression_bits_per_weight(r));
@@ -168,7 +186,7 @@ static void print_type(FILE *out, const pn_compress_result *r, const char *type)
 }
 
 static void print_worst(FILE *out, const char *label, errors e) {
-    if (e.worst <= 0) return;
+    if (!e.worst_name) return;
     fprintf(out, "  error of %s: %.2g in the mean, at most %.2g, of ", label, mean(&e), e.worst);
     print_escaped(out, e.worst_name);
     fputc('\n', out);

@@ -38,7 +38,7 @@ static kind kind_of(const pn_compressed_tensor *t) {
 
 /* A column of the picture: a layer, or what stands apart. */
 typedef struct slot {
-    double bytes[KIND_COUNT];
+    uint64_t bytes[KIND_COUNT];
     size_t n_matrices;   /* dots */
     unsigned long layer; /* of the model */
 } slot;
@@ -92,7 +92,7 @@ static size_t find_slot(const unsigned long *layers, size_t n_layers, const char
 }
 
 static double bytes_of(const slot *s) {
-    return s->bytes[FOUR_BITS] + s->bytes[EIGHT_BITS] + s->bytes[KEPT];
+    return (double)(s->bytes[FOUR_BITS] + s->bytes[EIGHT_BITS] + s->bytes[KEPT]);
 }
 
 static void fill_slots(picture *p) {
@@ -106,7 +106,7 @@ static void fill_slots(picture *p) {
         const pn_compressed_tensor *t = &p->r->tensors[i];
         p->slot_of[i] = find_slot(layers, p->n_layers, t->name);
         slot *s = &p->slots[p->slot_of[i]];
-        s->bytes[kind_of(t)] += (double)t->bytes_after;
+        s->bytes[kind_of(t)] += t->bytes_after;
         s->n_matrices += t->error > 0;
     }
     for (size_t i = 0; i < n_slots; i++) {
@@ -312,14 +312,14 @@ static void put_bar(picture *p, size_t i, double most) {
     const double width = fmin(width_at(p, i) * 0.8, 40), x = x_of(p, i) + (width_at(p, i) - width) / 2;
     double y = BARS_BOTTOM;
     for (kind k = FOUR_BITS; k < KIND_COUNT; k++) {
-        if (s->bytes[k] <= 0) continue;
-        const double height = (BARS_BOTTOM - BARS_TOP) * s->bytes[k] / most;
+        if (s->bytes[k] == 0) continue;
+        const double height = (BARS_BOTTOM - BARS_TOP) * (double)s->bytes[k] / most;
         char size[TERM_BYTES_MAX];
         y -= height;
         fprintf(p->out,
                 "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" class=\"%s\"><title>%s, "
                 "%s</title></rect>\n",
-                x, y, width, height, kind_class[k], term_bytes((uint64_t)s->bytes[k], size), kind_label[k]);
+                x, y, width, height, kind_class[k], term_bytes(s->bytes[k], size), kind_label[k]);
     }
 }
 

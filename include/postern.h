@@ -304,7 +304,7 @@ typedef struct pn_compress_options {
     uint64_t target_bytes; /* instead of ratio, 0: none: of all tensors together */
     double target_bits;    /* the same, as bits per weight */
     double target_kl;      /* the same, as divergence from the uncompressed model on the calibration text
-                              (pn_perplexity):      as much in 4 bits as stays within it, found by trying */
+                              (pn_perplexity): as much in 4 bits as stays within it, found by trying */
     pn_backup_mode backup;
     bool all_layers;           /* embedding and output head count among the layers; else they are backed up */
     const char *const *ignore; /* [n_ignore] names of tensors to leave as they are, with * and ? */
@@ -352,9 +352,12 @@ typedef struct pn_compress_result {
     bool all_layers;
     double ratio_asked, target_bits;
     uint64_t target_bytes;
+    const char *sensitivity;                       /* "measured" and the like; "" where it is not known */
     int calibration_sequences, calibration_tokens; /* 0: no calibration */
-    uint64_t bytes_before, bytes_after;            /* of all tensors */
-    double ratio; /* share of the layers' weights in 4 bits that was reached */
+    bool calibrated_on_self;
+    const char *ways;                   /* tried in calibration, as in "gptq, awq"; "" for none */
+    uint64_t bytes_before, bytes_after; /* of all tensors */
+    double ratio;                       /* share of the layers' weights in 4 bits that was reached */
     /* These are 0 where it was read from a file. */
     double kl, kl_error; /* divergence from the uncompressed model and its standard error, with target_kl */
     double seconds;

@@ -5,11 +5,14 @@
 #include "base/utf8.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LATER_BYTES 128 /* of what is known only when a tensor is written: its errors and method */
 
 static const char *const modes[] = {"int4_asym", "int4_sym", "int8_asym", "int8_sym"};
+static const char *const sensitivities[] = {"auto", "weight-error", "activation-variance", "hessian",
+                                            "measured"};
 static const char *const backups[] = {"int8_asym", "int8_sym", "none"};
 
 /* ---- the result ---- */
@@ -54,6 +57,19 @@ static double reached_ratio(const pn_choices *choices) {
     return all > 0 ? (double)in_4_bits / (double)all : 0;
 }
 
+static bool fill_calibration(pn_arena *arena, const pn_compress_options *o, pn_compress_result *r) {
+    char ways[64] = "";
+    r->ways = "";
+    if (!o->calibration && !o->calibrate_on_self) return true;
+    snprintf(ways, sizeof ways, "%s%s%s%s", o->scale_estimation ? ", scale-estimation" : "",
+             o->zero_search ? ", zero-search" : "", o->gptq ? ", gptq" : "", o->awq ? ", awq" : "");
+    r->calibration_sequences = o->calibration_sequences;
+    r->calibration_tokens = o->calibration_tokens;
+    r->calibrated_on_self = o->calibrate_on_self;
+    r->ways = copy(arena, pn_str_from(ways[0] ? ways + 2 : ""));
+    return r->ways != NULL;
+}
+
 static bool fill(pn_arena *arena, const pn_source *source, const pn_compress_options *o,
                  const pn_choices *choices, pn_compress_result *r) {
     r->tensors = pn_arena_alloc(arena, choices->n * sizeof *r->tensors);
@@ -73,10 +89,9 @@ static bool fill(pn_arena *arena, const pn_source *source, const pn_compress_opt
     r->ratio_asked = o->ratio;
     r->target_bytes = o->target_bytes;
     r->target_bits = o->target_bits;
-    r->calibration_sequences = o->calibration ? o->calibration_sequences : 0;
-    r->calibration_tokens = o->calibration ? o->calibration_tokens : 0;
+    r->sensitivity = sensitivities[o->sensitivity];
     r->ratio = reached_ratio(choices);
-    return true;
+    return fill_calibration(arena, o, r);
 }
 
 pn_status pn_report_fill(const pn_source *source, const pn_compress_options *options,
@@ -129,17 +144,20 @@ static json_t *tensors_json(const pn_compress_result *r) {
     return list;
 }
 
+static json_t *calibration_json(const pn_compress_result *r) {
+    return json_pack("{s:i, s:i, s:b, s:s}", "samples", r->calibration_sequences, "sample_tokens",
+                     r->calibration_tokens, "self", (int)r->calibrated_on_self, "ways", r->ways);
+}
+
 static json_t *result_json(const pn_compress_result *r) {
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:i, s:f, s:s, s:b, s:f}", "source", r->source, "source_hash",
-                  r->source_hash, "mode", r->mode, "group_size", r->group_size, "ratio", r->ratio_asked,
-                  "backup_mode", r->backup, "all_layers", (int)r->all_layers, "ratio_reached", r->ratio);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:i, s:f, s:s, s:s, s:b, s:f}", "source", r->source,
+                               "source_hash", r->source_hash, "mode", r->mode, "group_size", r->group_size,
+                               "ratio", r->ratio_asked, "sensitivity", r->sensitivity, "backup_mode",
+                               r->backup, "all_layers", (int)r->all_layers, "ratio_reached", r->ratio);
     if (object &&
         (!r->target_bytes || put(object, "target_bytes", json_integer((json_int_t)r->target_bytes))) &&
         (r->target_bits <= 0 || put(object, "target_bits", json_real(r->target_bits))) &&
-        (!r->calibration_sequences || put(object, "calibration",
-                                          json_pack("{s:i, s:i}", "samples", r->calibration_sequences,
-                                                    "sample_tokens", r->calibration_tokens))) &&
+        (!r->calibration_sequences || put(object, "calibration", calibration_json(r))) &&
         put(object, "tensors", tensors_json(r)))
         return object;
     json_decref(object);

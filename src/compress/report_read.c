@@ -7,11 +7,11 @@
 
 #include <jansson.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
 /* A model of 200 layers has half a megabyte. JSON takes some forty times its length in memory. */
-#define MAX_TEXT ((size_t)16 << 20)
+#define MAX_TEXT   ((size_t)16 << 20)
+#define MOST_ERROR 1e30 /* 1 is as bad as no matrix at all */
 
 /* One report under way. The first fault sticks. */
 struct reader {
@@ -41,8 +41,9 @@ static const char *get_text(struct reader *r, const json_t *object, const char *
     return text;
 }
 
-static const char *get_optional_text(struct reader *r, const json_t *object, const char *key) {
-    return json_object_get(object, key) ? get_text(r, object, key) : NULL;
+static const char *get_optional_text(struct reader *r, const json_t *object, const char *key,
+                                     const char *absent) {
+    return json_object_get(object, key) ? get_text(r, object, key) : absent;
 }
 
 static int64_t get_integer(struct reader *r, const json_t *object, const char *key, int64_t min,
@@ -83,14 +84,14 @@ static void read_tensor(struct reader *r, const json_t *object, pn_compressed_te
         (pn_compressed_tensor){.name = get_text(r, object, "name"),
                                .type_before = get_type(r, object, "type_before"),
                                .type_after = get_type(r, object, "type_after"),
-                               .why = get_optional_text(r, object, "why"),
-                               .method = get_optional_text(r, object, "method"),
+                               .why = get_optional_text(r, object, "why", NULL),
+                               .method = get_optional_text(r, object, "method", NULL),
                                .bits = (int)get_integer(r, object, "bits", 0, 32),
                                .n_weights = (uint64_t)get_integer(r, object, "weights", 0, INT64_MAX),
                                .bytes_before = (uint64_t)get_integer(r, object, "bytes_before", 0, INT64_MAX),
                                .bytes_after = (uint64_t)get_integer(r, object, "bytes_after", 0, INT64_MAX),
-                               .error = get_number(r, object, "error", HUGE_VAL),
-                               .output_error = get_optional_number(r, object, "output_error", HUGE_VAL)};
+                               .error = get_number(r, object, "error", MOST_ERROR),
+                               .output_error = get_optional_number(r, object, "output_error", MOST_ERROR)};
 }
 
 static void read_tensors(struct reader *r, const json_t *list, pn_compress_result *out) {
@@ -101,15 +102,24 @@ static void read_tensors(struct reader *r, const json_t *list, pn_compress_resul
     for (size_t i = 0; i < n && r->status == PN_OK; i++) {
         pn_compressed_tensor *t = &out->tensors[out->n_tensors++];
         read_tensor(r, json_array_get(list, i), t);
-        if (!pn_add_u64(out->bytes_before, t->bytes_before, &out->bytes_before) ||
-            !pn_add_u64(out->bytes_after, t->bytes_after, &out->bytes_after))
-            fault(r, "bytes_after", "a size that is possible");
+        out->bytes_before += t->bytes_before; /* of two that fit 63 bits: no wrap */
+        out->bytes_after += t->bytes_after;
+        if (out->bytes_before > INT64_MAX || out->bytes_after > INT64_MAX)
+            fault(r, "tensors", "of a size that is possible");
         if (r->status != PN_OK) pn_error_prefix(r->err, "tensor %zu", i);
     }
 }
 
+static void read_calibration(struct reader *r, const json_t *calibration, pn_compress_result *out) {
+    out->ways = "";
+    if (!calibration) return;
+    out->calibration_sequences = (int)get_integer(r, calibration, "samples", 1, INT_MAX);
+    out->calibration_tokens = (int)get_integer(r, calibration, "sample_tokens", 1, INT_MAX);
+    out->calibrated_on_self = json_is_true(json_object_get(calibration, "self"));
+    out->ways = get_optional_text(r, calibration, "ways", "");
+}
+
 static void read_report(struct reader *r, const json_t *object, pn_compress_result *out) {
-    const json_t *calibration = json_object_get(object, "calibration");
     out->source = get_text(r, object, "source");
     out->source_hash = get_text(r, object, "source_hash");
     out->mode = get_text(r, object, "mode");
@@ -121,10 +131,8 @@ static void read_report(struct reader *r, const json_t *object, pn_compress_resu
     out->target_bits = get_optional_number(r, object, "target_bits", 32);
     if (json_object_get(object, "target_bytes"))
         out->target_bytes = (uint64_t)get_integer(r, object, "target_bytes", 0, INT64_MAX);
-    if (calibration) {
-        out->calibration_sequences = (int)get_integer(r, calibration, "samples", 1, INT_MAX);
-        out->calibration_tokens = (int)get_integer(r, calibration, "sample_tokens", 1, INT_MAX);
-    }
+    out->sensitivity = get_optional_text(r, object, "sensitivity", "");
+    read_calibration(r, json_object_get(object, "calibration"), out);
     read_tensors(r, json_object_get(object, "tensors"), out);
 }
 

@@ -87,6 +87,21 @@ def test_inspect_shows_what_compress_did(postern, tiny_models, tmp_path):
     assert "\ncompression\n" not in postern("inspect", tiny_models["gemma3-linear"]).stdout
 
 
+def test_inspect_says_how_it_was_calibrated(postern, tiny_models, tmp_path):
+    out, text = tmp_path / "out.gguf", ROOT / "tests/golden/multilingual.txt"
+    common = ["--group-size", 32, "--samples", 16, "--sample-tokens", 64, "--force"]
+    for options, is_self, ways, shown in (
+        ([text, "--awq", "off", "--sensitivity", "hessian"], False, "scale-estimation, zero-search, gptq", "on 16 pieces"),
+        (["self", "--gptq", "off"], True, "scale-estimation, zero-search, awq", "on the model's own text, 16 pieces"),
+    ):
+        report = compress(postern, tiny_models["llama-bias"], out, *common, "--calibration", *options)
+        assert report["calibration"] == {"samples": 16, "sample_tokens": 64, "self": is_self, "ways": ways}
+        assert report["sensitivity"] == ("measured" if is_self else "hessian")
+        page = postern("inspect", out).stdout
+        assert f"{shown} of 64 tokens, tried: {ways}\n" in page and f"sensitivity {report['sensitivity']}" in page
+        assert "error of outputs: " in page
+
+
 def test_reports_by_the_end_of_their_names(postern, tiny_models, tmp_path):
     """The same from the run and from the file, but for times."""
     out, model = tmp_path / "out.gguf", tiny_models["llama-bias"]

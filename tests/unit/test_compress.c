@@ -238,6 +238,8 @@ static void the_report_comes_back(void **state) {
     same_text(again.source_hash, r.source_hash);
     same_text(again.mode, "int4_asym");
     same_text(again.backup, "int8_sym");
+    same_text(again.sensitivity, "weight-error");
+    same_text(again.ways, "");
     assert_true(again.group_size == 128 && again.ratio_asked == 0.6 && !again.all_layers);
     assert_true(again.calibration_sequences == 0 && fabs(again.ratio - r.ratio) < 1e-6);
     assert_true(again.bytes_before == r.bytes_before && again.bytes_after == r.bytes_after);

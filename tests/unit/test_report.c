@@ -19,7 +19,9 @@ static const char good[] =
     "{\"source\":\"a.gguf\",\"source_hash\":\"xxh3-128:00\",\"mode\":\"int4_sym\",\"group_size\":64,"
     "\"ratio\":0.9,"
     "\"backup_mode\":\"int8_asym\",\"all_layers\":false,\"ratio_reached\":0.95,\"target_bytes\":1000,"
-    "\"target_bits\":4.5,\"calibration\":{\"samples\":32,\"sample_tokens\":256},\"tensors\":["
+    "\"target_bits\":4.5,\"calibration\":{\"samples\":32,\"sample_tokens\":256,\"self\":true,\"ways\":\"gptq,"
+    " awq\"},"
+    "\"sensitivity\":\"hessian\",\"tensors\":["
     "{\"name\":\"blk.0.attn_q.weight\",\"type_before\":\"F16\",\"type_after\":\"INT4_SYM_G64_R16\",\"bits\":"
     "4,"
     "\"weights\":1024,\"bytes_before\":2048,\"bytes_after\":544,\"error\":0.0125,\"output_error\":0.001,"
@@ -50,6 +52,9 @@ static void every_field_is_read(void **state) {
     assert_true(r.target_bytes == 1000 && r.bytes_before == 2176 && r.bytes_after == 672);
     assert_int_equal(r.calibration_sequences, 32);
     assert_int_equal(r.calibration_tokens, 256);
+    assert_true(r.calibrated_on_self);
+    assert_string_equal(r.ways, "gptq, awq");
+    assert_string_equal(r.sensitivity, "hessian");
     assert_int_equal(r.n_tensors, 2);
     const pn_compressed_tensor *q = &r.tensors[0], *norm = &r.tensors[1];
     assert_string_equal(q->name, "blk.0.attn_q.weight");
@@ -92,7 +97,9 @@ static void a_wrong_value_is_named(void **state) {
         {"0.95", "\"1\"", "ratio_reached"},
         {"1000", "-1", "target_bytes"},
         {"{\"samples\":32", "[{\"samples\":32", "no JSON object"},
-        {"{\"samples\":32,\"sample_tokens\":256}", "[]", "samples"},
+        {"{\"samples\":32,\"sample_tokens\":256,", "{", "samples"},
+        {"\"gptq, awq\"", "[]", "ways"},
+        {"\"hessian\"", "7", "sensitivity"},
         {"\"samples\":32", "\"samples\":0", "samples"},
         {"\"blk.0.attn_q.weight\"", "{}", "tensor 0: \"name\""},
         {"\"blk.0.attn_q.weight\"", "\"a\\u0000b\"", "no JSON object"},
@@ -106,6 +113,7 @@ static void a_wrong_value_is_named(void **state) {
         {"0.0125", "-1", "error"},
         {"0.0125", "1e999", "no JSON object"},
         {"0.0125", "NaN", "no JSON object"},
+        {"0.0125", "1e31", "error"},
         {"0.001", "true", "output_error"},
         {"\"gptq\"", "1", "method"},
         {"\"error\":0}", "\"terror\":0}", "tensor 1: \"error\""},
@@ -136,7 +144,7 @@ static void sizes_do_not_wrap(void **state) {
             i > 0 ? "," : "");
     sprintf(at, "]}");
     assert_int_equal(parse(text, strlen(text), &err), PN_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "a size that is possible"));
+    assert_non_null(strstr(err.message, "of a size that is possible"));
     free(text);
 }
 
