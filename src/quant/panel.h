@@ -97,7 +97,7 @@ static inline size_t pn_panel_group_bytes(pn_panel_format f) {
 }
 /* With `apart`: the code of one row that stands for 0, among those of a group. f.bits is 4 or 8. */
 static inline uint8_t pn_panel_zero(pn_panel_format f, const uint8_t *zeros, size_t row) {
-    return f.bits == 4 ? (uint8_t)(zeros[row % 8] >> (row / 8 * 4) & 15) : zeros[row];
+    return (uint8_t)(f.bits == 4 ? zeros[row % 8] >> (row / 8 * 4) & 15 : zeros[row]);
 }
 static inline size_t pn_panel_unit_bytes(pn_panel_format f) {
     if (f.apart) return pn_panel_step_bytes(f);

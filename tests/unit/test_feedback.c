@@ -280,6 +280,39 @@ static void feedback_is_what_it_says(void **state) {
         }
 }
 
+/* Stretched columns are rounded as those of a matrix that is stretched already, and the errors are those of
+   the matrix as it is. */
+static void stretching_is_what_it_says(void **state) {
+    (void)state;
+    struct bench b;
+    float stretch[N], weight[N], errors[N * ROWS];
+    uint8_t codes[N * ROWS];
+    begin(&b, 32);
+    for (size_t c = 0; c < N; c++) {
+        stretch[c] = ldexpf(1, (int)(c % 5) - 2); /* powers of two, so that nothing is rounded on the way */
+        weight[c] = 1 + (float)(c % 7);
+    }
+    pn_column_rounding how = {.kind = PN_PANEL_INT4_ASYM,
+                              .shape = b.shape,
+                              .search = {true, true},
+                              .weight = weight,
+                              .stretch = stretch};
+    pn_feedback_round(pn_kernels_host(), &how, &b.room);
+    memcpy(codes, b.room.codes, sizeof codes);
+    memcpy(errors, b.room.errors, sizeof errors);
+    for (size_t c = 0; c < N; c++) {
+        weight[c] /= stretch[c] * stretch[c];
+        for (size_t r = 0; r < ROWS; r++)
+            b.room.weights[c * ROWS + r] *= stretch[c];
+    }
+    how.stretch = NULL;
+    pn_feedback_round(pn_kernels_host(), &how, &b.room);
+    assert_memory_equal(codes, b.room.codes, sizeof codes);
+    for (size_t i = 0; i < N * ROWS; i++)
+        assert_true(fabsf(errors[i] * stretch[i / ROWS] - b.room.errors[i]) <= 1e-5f);
+    end(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moments_are_sums_of_products),
@@ -288,6 +321,7 @@ int main(void) {
         cmocka_unit_test(fitted_scales_lose_less_than_the_range),
         cmocka_unit_test(groups_of_nothing_and_of_everything_have_scales),
         cmocka_unit_test(feedback_is_what_it_says),
+        cmocka_unit_test(stretching_is_what_it_says),
     };
     pn_rng_seed(&rng, 5);
     return cmocka_run_group_tests(tests, NULL, NULL);
