@@ -159,18 +159,23 @@ void pn_calibration_leave(pn_calibration *c, int index) {
         pn_weights_unload(c->weights, pn_layer_matrix(&c->decoder->layers[index], i));
 }
 
-/* Sequence i through the layer, in scratch.x. */
-static void run_sequence(pn_calibration *c, const pn_forward *f, const pn_layer *layer, size_t i) {
-    memcpy(c->scratch.x, stream_of(c, i), stream_bytes(c));
-    pn_decoder_layer(f, layer, 0, c->sequences->len);
+/* A sequence through a part of a layer, in scratch.x. */
+static void run_sequence(pn_calibration *c, const pn_forward *f, const pn_layer *layer, pn_part part,
+                         const float *inputs) {
+    memcpy(c->scratch.x, inputs, stream_bytes(c));
+    if (part == PN_PART_ATTENTION)
+        pn_decoder_attention(f, layer, 0, c->sequences->len);
+    else
+        pn_decoder_feed_forward(f, layer, c->sequences->len);
 }
 
-void pn_calibration_run(pn_calibration *c, const pn_layer *layer, size_t n_seq, const pn_watch *watch,
-                        float *outputs) {
+void pn_calibration_run(pn_calibration *c, const pn_layer *layer, pn_part part, size_t n_seq,
+                        const float *inputs, const pn_watch *watch, float *outputs) {
     const pn_forward f = forward_of(c, watch);
+    const size_t n = stream_bytes(c) / sizeof(float);
     for (size_t i = 0; i < n_seq; i++) {
-        run_sequence(c, &f, layer, i);
-        if (outputs) memcpy(outputs + i * (stream_bytes(c) / sizeof *outputs), c->scratch.x, stream_bytes(c));
+        run_sequence(c, &f, layer, part, inputs ? inputs + i * n : stream_of(c, i));
+        memcpy(outputs + i * n, c->scratch.x, stream_bytes(c));
     }
 }
 
@@ -178,8 +183,8 @@ void pn_calibration_take(pn_calibration *c, size_t n_seq, const float *outputs) 
     memcpy(c->x, outputs, n_seq * stream_bytes(c));
 }
 
-void pn_calibration_advance(pn_calibration *c, const pn_layer *layer) {
-    pn_calibration_run(c, layer, c->sequences->n, NULL, c->x);
+void pn_calibration_advance(pn_calibration *c, const pn_layer *layer, pn_part part) {
+    pn_calibration_run(c, layer, part, c->sequences->n, NULL, NULL, c->x);
 }
 
 /* ---- gathering ---- */
@@ -221,7 +226,7 @@ pn_status pn_calibration_gather(pn_calibration *c, const pn_layer *layer, pn_sit
     const pn_forward f = forward_of(c, &watch);
     pn_activations_begin(&c->activations, g.first->n_col);
     for (; g.sequence < c->sequences->n; g.sequence++)
-        run_sequence(c, &f, layer, g.sequence);
+        run_sequence(c, &f, layer, pn_part_of(site), stream_of(c, g.sequence));
     return finish(c, out, err);
 }
 

@@ -14,6 +14,15 @@
 /* Matrices that share an input, in the order in which a layer uses them. */
 typedef enum pn_site { PN_SITE_QKV, PN_SITE_OUT, PN_SITE_GATE_UP, PN_SITE_DOWN, PN_SITE_COUNT } pn_site;
 
+/* The halves of a layer, each of two sites. */
+typedef enum pn_part { PN_PART_ATTENTION, PN_PART_FEED_FORWARD, PN_PART_COUNT } pn_part;
+static inline pn_part pn_part_of(pn_site site) {
+    return site < PN_SITE_GATE_UP ? PN_PART_ATTENTION : PN_PART_FEED_FORWARD;
+}
+static inline bool pn_part_ends_with(pn_site site) {
+    return site == PN_SITE_OUT || site == PN_SITE_DOWN;
+}
+
 /* The matrices of a layer, in the order of pn_layer. */
 enum { PN_LAYER_MATRICES = 7 };
 typedef struct pn_matrix_place {
@@ -54,16 +63,17 @@ void pn_calibration_rewind(pn_calibration *c);
 const pn_layer *pn_calibration_enter(pn_calibration *c, int layer);
 void pn_calibration_leave(pn_calibration *c, int layer);
 
-/* Runs the first n_seq sequences through a layer, the watch (or NULL) looking on. outputs [n_seq, len,
-   n_embd] gets what comes out, or is NULL. */
-void pn_calibration_run(pn_calibration *c, const pn_layer *layer, size_t n_seq, const pn_watch *watch,
-                        float *outputs);
-/* Takes those sequences on to what came out, before the next layer; or runs all of them there. */
+/* Runs the first n_seq of the sequences through a part of a layer: from inputs, or, NULL, from where the
+   calibration stands, the watch (or NULL) looking on. outputs, which may be inputs, gets what comes out; both
+   are [n_seq, len, n_embd]. */
+void pn_calibration_run(pn_calibration *c, const pn_layer *layer, pn_part part, size_t n_seq,
+                        const float *inputs, const pn_watch *watch, float *outputs);
+/* Takes those sequences on to what came out; or runs all of them there. */
 void pn_calibration_take(pn_calibration *c, size_t n_seq, const float *outputs);
-void pn_calibration_advance(pn_calibration *c, const pn_layer *layer);
+void pn_calibration_advance(pn_calibration *c, const pn_layer *layer, pn_part part);
 
-/* The inputs of a site when the layer is run as `layer`; held out are the last sequences. What it gives lives
-   until the next call. PN_ERR_NUMERIC when they are no numbers. */
+/* The inputs of a site when the part that it is in is run as `layer` has it; held out are the last sequences.
+   What it gives lives until the next call. PN_ERR_NUMERIC when they are no numbers. */
 pn_status pn_calibration_gather(pn_calibration *c, const pn_layer *layer, pn_site site,
                                 const pn_activations **out, pn_error *err);
 /* Those of the output head, after the last layer. */

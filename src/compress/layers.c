@@ -12,31 +12,8 @@
 
 enum { MAX_AT_SITE = 3 };
 
+#define TRIED   4 /* of so many panels one is tried */
 #define CLEARLY 0.97
-
-/* The matrices of a site on their way. */
-struct site {
-    pn_choice *choices[MAX_AT_SITE];
-    uint8_t *packed[MAX_AT_SITE]; /* NULL: not compressed */
-    pn_rounding_loss losses[MAX_AT_SITE];
-    const char *methods[MAX_AT_SITE];
-    int n;
-    const pn_activations *inputs;
-    const float *stretch; /* of columns, or NULL */
-};
-
-static size_t bytes_of(const pn_choice *c) {
-    return (size_t)pn_choice_bytes(c);
-}
-
-static void drop(struct site *s) {
-    for (int i = 0; i < s->n; i++) {
-        pn_pages_free(PN_MEM_SCRATCH, s->packed[i], s->packed[i] ? bytes_of(s->choices[i]) : 0);
-        s->packed[i] = NULL;
-    }
-}
-
-/* ---- ways to round ---- */
 
 struct way {
     bool scales, feedback;
@@ -49,14 +26,35 @@ static const struct way ways[] = {
     {true, true, "gptq, scales", "awq, gptq, scales"},
 };
 
+/* The matrices of a site on their way. */
+struct site {
+    pn_choice *choices[MAX_AT_SITE];
+    const struct way *ways[MAX_AT_SITE];
+    uint8_t *packed[MAX_AT_SITE]; /* NULL: not compressed */
+    int n;
+    double lost; /* of the outputs, of some rows of all matrices */
+    const pn_activations *inputs;
+    const float *stretch; /* of columns, or NULL */
+};
+
+static size_t bytes_of(const pn_choice *c) {
+    return (size_t)pn_choice_bytes(c);
+}
+
+static void drop(struct site *s) {
+    for (int i = 0; i < s->n; i++)
+        pn_pages_free(PN_MEM_SCRATCH, s->packed[i], s->packed[i] ? bytes_of(s->choices[i]) : 0);
+}
+
+/* ---- ways to round ---- */
+
 static bool is_wanted(const pn_compress_options *o, const struct way *way) {
     return (o->scale_estimation || !way->scales) && (o->gptq || !way->feedback);
 }
 
-static pn_rounding rounding_of(const pn_job *job, const pn_choice *c, const struct site *s,
-                               const struct way *way) {
-    return (pn_rounding){.kind = c->kind,
-                         .group = c->group,
+static pn_rounding rounding_of(const pn_job *job, const struct site *s, int i, const struct way *way) {
+    return (pn_rounding){.kind = s->choices[i]->kind,
+                         .group = s->choices[i]->group,
                          .inputs = s->inputs,
                          .mean_square = s->inputs->mean_square,
                          .scales = way->scales,
@@ -65,51 +63,31 @@ static pn_rounding rounding_of(const pn_job *job, const pn_choice *c, const stru
                          .stretch = s->stretch};
 }
 
-/* Rounds matrix i of the site in every way that is wanted. */
-static pn_status round_matrix(pn_job *job, struct site *s, int i, pn_error *err) {
-    const pn_choice *c = s->choices[i];
-    const size_t bytes = bytes_of(c);
-    uint8_t *packed = pn_pages_alloc(PN_MEM_SCRATCH, bytes), *best = pn_pages_alloc(PN_MEM_SCRATCH, bytes);
-    pn_status status = packed && best ? PN_OK : pn_fail_memory(err, "packed matrix", bytes);
-    double all_outputs = 0;
-    s->losses[i].outputs = INFINITY;
-    for (size_t w = 0; w < sizeof ways / sizeof *ways && status == PN_OK; w++) {
-        const pn_rounding how = rounding_of(job, c, s, &ways[w]);
-        pn_rounding_loss loss;
-        if (!is_wanted(&job->options, &ways[w])) continue;
-        status = pn_round_matrix(job->rounder, c->tensor, &how, all_outputs == 0, packed, &loss, err);
-        if (status != PN_OK) break;
-        if (loss.all_outputs > 0) all_outputs = loss.all_outputs;
-        if (!(loss.outputs < s->losses[i].outputs)) continue;
-        uint8_t *other = best;
-        best = packed;
-        packed = other;
-        s->losses[i] = loss;
-        s->methods[i] = s->stretch ? ways[w].stretched : ways[w].name;
-    }
-    s->losses[i].all_outputs = all_outputs;
-    pn_pages_free(PN_MEM_SCRATCH, packed, bytes);
-    if (status == PN_OK)
-        s->packed[i] = best;
-    else
-        pn_pages_free(PN_MEM_SCRATCH, best, bytes);
-    return status;
-}
-
-static pn_status round_site(pn_job *job, struct site *s, pn_error *err) {
-    for (int i = 0; i < s->n; i++) {
-        const double start = pn_clock_seconds();
-        if (s->choices[i]->compressed) PN_TRY(round_matrix(job, s, i, err));
-        s->choices[i]->seconds += pn_clock_seconds() - start;
-    }
+/* What a way loses on the rows of some panels, which is what ways are chosen by. */
+static pn_status try_way(pn_job *job, const struct site *s, int i, const struct way *way, double *lost,
+                         pn_error *err) {
+    pn_rounding how = rounding_of(job, s, i, way);
+    pn_rounding_loss loss;
+    how.every = TRIED;
+    PN_TRY(pn_round_matrix(job->rounder, s->choices[i]->tensor, &how, false, NULL, &loss, err));
+    *lost = loss.outputs;
     return PN_OK;
 }
 
-static double outputs_lost(const struct site *s) {
-    double sum = 0;
-    for (int i = 0; i < s->n; i++)
-        sum += s->losses[i].outputs;
-    return sum;
+static pn_status choose_ways(pn_job *job, struct site *s, pn_error *err) {
+    for (int i = 0; i < s->n; i++) {
+        double least = INFINITY, lost;
+        if (!s->choices[i]->compressed) continue;
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            if (!is_wanted(&job->options, &ways[w])) continue;
+            PN_TRY(try_way(job, s, i, &ways[w], &lost, err));
+            if (!(lost < least)) continue;
+            least = lost;
+            s->ways[i] = &ways[w];
+        }
+        s->lost += least;
+    }
+    return PN_OK;
 }
 
 /* ---- stretching ---- */
@@ -138,43 +116,28 @@ static void stretch_by(const pn_activations *in, double share, float *stretch) {
         stretch[c] = (float)exp(share / 2 * (log((double)in->mean_square[c] + floor) - mean));
 }
 
-/* What some of the site's outputs lose without feedback. */
-static pn_status try_stretch(pn_job *job, const struct site *s, double *lost, pn_error *err) {
-    *lost = 0;
-    for (int i = 0; i < s->n; i++) {
-        pn_rounding how = rounding_of(job, s->choices[i], s, &ways[job->options.scale_estimation]);
-        pn_rounding_loss loss;
-        how.every = 8;
-        PN_TRY(pn_round_matrix(job->rounder, s->choices[i]->tensor, &how, false, NULL, &loss, err));
-        *lost += loss.outputs;
-    }
-    return PN_OK;
-}
-
-/* Looks for the stretch that does best without feedback, and rounds the site with it; that is kept where it
-   does clearly better than without, since little may be luck. */
-static pn_status improve_by_stretch(pn_job *job, struct site *plain, float *stretch, pn_error *err) {
-    static const double shares[] = {0, 0.25, 0.5, 0.75};
-    struct site s = *plain;
-    double best_share = 0, best_lost = INFINITY;
-    memset(s.packed, 0, sizeof s.packed);
+/* Keeps the stretch that does best, where that is clearly better than none, since little may be luck. */
+static pn_status choose_stretch(pn_job *job, struct site *s, float *stretch, pn_error *err) {
+    static const double shares[] = {0.25, 0.5, 0.75};
+    double best_share = 0, least = CLEARLY * s->lost;
+    struct site stretched = *s;
+    stretched.stretch = stretch;
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-        double lost;
-        stretch_by(s.inputs, shares[i], stretch);
-        s.stretch = shares[i] > 0 ? stretch : NULL;
-        PN_TRY(try_stretch(job, &s, &lost, err));
-        if (!(lost < best_lost)) continue;
-        best_lost = lost;
+        double sum = 0, lost;
+        stretch_by(s->inputs, shares[i], stretch);
+        for (int m = 0; m < s->n; m++) {
+            PN_TRY(try_way(job, &stretched, m, s->ways[m], &lost, err));
+            sum += lost;
+        }
+        if (!(sum < least)) continue;
+        least = sum;
         best_share = shares[i];
     }
-    if (best_share == 0) return PN_OK;
-    stretch_by(s.inputs, best_share, stretch);
-    s.stretch = stretch;
-    pn_status status = round_site(job, &s, err);
-    const bool better = status == PN_OK && outputs_lost(&s) < CLEARLY * outputs_lost(plain);
-    drop(better ? plain : &s);
-    if (better) *plain = s;
-    return status;
+    if (best_share > 0) {
+        stretch_by(s->inputs, best_share, stretch);
+        s->stretch = stretch;
+    }
+    return PN_OK;
 }
 
 /* The norm before the site divides by the stretch. */
@@ -193,15 +156,34 @@ static pn_status shrink_norm(pn_job *job, pn_choice *norm, const struct site *s,
 
 /* ---- writing ---- */
 
-static void put(pn_job *job, struct site *s) {
+static pn_status round_matrix(pn_job *job, struct site *s, int i, pn_error *err) {
+    pn_choice *c = s->choices[i];
+    const pn_rounding how = rounding_of(job, s, i, s->ways[i]);
+    pn_rounding_loss loss;
+    s->packed[i] = pn_pages_alloc(PN_MEM_SCRATCH, bytes_of(c));
+    if (!s->packed[i]) return pn_fail_memory(err, "packed matrix", bytes_of(c));
+    PN_TRY(pn_round_matrix(job->rounder, c->tensor, &how, true, s->packed[i], &loss, err));
+    c->method = s->stretch ? s->ways[i]->stretched : s->ways[i]->name;
+    c->error = pn_loss_share(loss.weights, loss.all_weights);
+    c->output_error = pn_loss_share(loss.outputs, loss.all_outputs);
+    return PN_OK;
+}
+
+/* Rounds the site's matrices and writes them. What was packed is the caller's, to drop. */
+static pn_status write_matrices(pn_job *job, struct site *s, double start, pn_error *err) {
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        n += s->choices[i]->compressed;
+    const double choosing = pn_clock_seconds() - start;
     for (int i = 0; i < s->n; i++) {
         pn_choice *c = s->choices[i];
-        if (!s->packed[i]) continue;
-        c->method = s->methods[i];
-        c->error = pn_loss_share(s->losses[i].weights, s->losses[i].all_weights);
-        c->output_error = pn_loss_share(s->losses[i].outputs, s->losses[i].all_outputs);
+        const double begin = pn_clock_seconds();
+        if (!c->compressed) continue;
+        PN_TRY(round_matrix(job, s, i, err));
         pn_tensor_put(job, c, s->packed[i]);
+        c->seconds += pn_clock_seconds() - begin + choosing / n;
     }
+    return PN_OK;
 }
 
 /* A layer on its way: its matrices as they were packed. */
@@ -212,16 +194,19 @@ struct layer {
     pn_choice *choices[PN_LAYER_MATRICES];
 };
 
-static pn_status round_and_stretch(pn_job *job, struct site *s, pn_choice *norm, const float **norm_weights,
-                                   pn_error *err) {
-    PN_TRY(round_site(job, s, err));
-    if (!may_be_stretched(job, s, norm)) return PN_OK;
-    float *stretch = pn_alloc(PN_MEM_SCRATCH, s->inputs->gram.n, sizeof *stretch);
+/* With the best ways, and the best stretch where the norm before the site can take it up. */
+static pn_status round_site(pn_job *job, struct site *s, pn_choice *norm, const float **norm_weights,
+                            pn_error *err) {
+    const double start = pn_clock_seconds();
+    float *stretch = NULL;
+    PN_TRY(choose_ways(job, s, err));
+    if (!may_be_stretched(job, s, norm)) return write_matrices(job, s, start, err);
+    stretch = pn_alloc(PN_MEM_SCRATCH, s->inputs->gram.n, sizeof *stretch);
     if (!stretch) return pn_fail_memory(err, "stretch of columns", s->inputs->gram.n * sizeof *stretch);
-    pn_status status = improve_by_stretch(job, s, stretch, err);
+    pn_status status = choose_stretch(job, s, stretch, err);
+    if (status == PN_OK) status = write_matrices(job, s, start, err);
     if (status == PN_OK && s->stretch) status = shrink_norm(job, norm, s, norm_weights, err);
     pn_free(stretch);
-    s->stretch = NULL;
     return status;
 }
 
@@ -245,12 +230,11 @@ static pn_status write_site(pn_job *job, struct layer *l, pn_site site, pn_error
         norm_weights = site == PN_SITE_QKV ? &l->rounded.attn_norm : &l->rounded.ffn_norm;
     }
     PN_TRY(pn_calibration_gather(job->calibration, &l->rounded, site, &s.inputs, err));
-    pn_status status = round_and_stretch(job, &s, norm, norm_weights, err);
+    pn_status status = round_site(job, &s, norm, norm_weights, err);
     if (status != PN_OK) {
         drop(&s);
         return status;
     }
-    put(job, &s);
     for (int i = 0; i < s.n; i++) {
         if (!s.packed[i]) continue;
         l->packed[places[i]] = s.packed[i];
@@ -300,14 +284,16 @@ static pn_status write_layer(pn_job *job, int index, pn_error *err) {
         l.choices[m] = pn_job_choice(job, index, pn_matrix_places[m].suffix);
     if (is_written(job, &l)) {
         status = read_layer(job, &l, err);
+        for (int part = 0; part < PN_PART_COUNT && status == PN_OK; part++)
+            pn_calibration_advance(job->calibration, &l.rounded, (pn_part)part);
     } else {
-        for (int site = 0; site < PN_SITE_COUNT && status == PN_OK; site++)
+        for (int site = 0; site < PN_SITE_COUNT && status == PN_OK; site++) {
             status = write_site(job, &l, (pn_site)site, err);
+            if (status == PN_OK && pn_part_ends_with((pn_site)site))
+                pn_calibration_advance(job->calibration, &l.rounded, pn_part_of((pn_site)site));
+        }
     }
-    if (status == PN_OK)
-        pn_calibration_advance(job->calibration, &l.rounded);
-    else
-        pn_error_prefix(err, "layer %d", index);
+    if (status != PN_OK) pn_error_prefix(err, "layer %d", index);
     pn_calibration_leave(job->calibration, index);
     for (int m = 0; m < PN_LAYER_MATRICES; m++)
         pn_pages_free(PN_MEM_SCRATCH, l.packed[m], l.packed[m] ? bytes_of(l.choices[m]) : 0);
@@ -321,10 +307,9 @@ static pn_status write_head(pn_job *job, pn_error *err) {
     struct site s = {.choices = {pn_job_choice_of(job, t)}, .n = 1};
     if (!s.choices[0]->compressed || s.choices[0]->written) return PN_OK;
     PN_TRY(pn_calibration_gather_head(job->calibration, &s.inputs, err));
-    PN_TRY(round_site(job, &s, err));
-    put(job, &s);
+    pn_status status = round_site(job, &s, NULL, NULL, err);
     drop(&s);
-    return PN_OK;
+    return status;
 }
 
 pn_status pn_layers_write(pn_job *job, pn_error *err) {

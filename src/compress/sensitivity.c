@@ -52,7 +52,9 @@ struct survey {
     size_t n_seq, n_floats; /* of all outputs */
     struct columns sites[PN_SITE_COUNT];
     float *mean_square; /* of the site at hand */
-    float *outputs, *changed;
+    float *attended;    /* [n_floats] the residual stream after attention, */
+    float *outputs;     /* after the layer, */
+    float *changed;     /* and that when one matrix has 4 bits */
 };
 
 static bool see_inputs(void *user, const pn_weight *first, const float *x, size_t n_col, size_t n_tok) {
@@ -113,6 +115,15 @@ static pn_status replace(struct survey *s, pn_layer *layer, int place, const pn_
     return PN_OK;
 }
 
+/* The layer's outputs when it is run from this part on. */
+static void run_from(struct survey *s, const pn_layer *layer, pn_part part) {
+    pn_calibration *calibration = s->job->calibration;
+    const bool whole = part == PN_PART_ATTENTION;
+    if (whole) pn_calibration_run(calibration, layer, part, s->n_seq, NULL, NULL, s->changed);
+    pn_calibration_run(calibration, layer, PN_PART_FEED_FORWARD, s->n_seq, whole ? s->changed : s->attended,
+                       NULL, s->changed);
+}
+
 static pn_status measure_outputs(struct survey *s, const pn_choice *c, int place, double *change,
                                  pn_error *err) {
     const pn_rounding four = {
@@ -124,7 +135,7 @@ static pn_status measure_outputs(struct survey *s, const pn_choice *c, int place
     pn_layer layer = s->layer;
     pn_status status = replace(s, &layer, place, c, &four, packed, &loss, err);
     if (status == PN_OK) {
-        pn_calibration_run(s->job->calibration, &layer, s->n_seq, NULL, s->changed);
+        run_from(s, &layer, pn_part_of(pn_matrix_places[place].site));
         *change = relative_change(s);
     }
     pn_pages_free(PN_MEM_SCRATCH, packed, bytes);
@@ -184,7 +195,12 @@ static pn_status measure_layer(struct survey *s, int index, pn_error *err) {
         at->n_tok = 0;
     }
     pn_status status = enter_layer(s, index, err);
-    if (status == PN_OK) pn_calibration_run(s->job->calibration, &s->layer, s->n_seq, &watch, s->outputs);
+    if (status == PN_OK) {
+        pn_calibration *calibration = s->job->calibration;
+        pn_calibration_run(calibration, &s->layer, PN_PART_ATTENTION, s->n_seq, NULL, &watch, s->attended);
+        pn_calibration_run(calibration, &s->layer, PN_PART_FEED_FORWARD, s->n_seq, s->attended, &watch,
+                           s->outputs);
+    }
     for (int m = 0; m < PN_LAYER_MATRICES && status == PN_OK; m++) {
         pn_choice *c = pn_job_choice(s->job, index, pn_matrix_places[m].suffix);
         if (c->may_be_4_bits) status = measure_matrix(s, c, m, err);
@@ -198,6 +214,7 @@ static pn_status measure_layer(struct survey *s, int index, pn_error *err) {
 static pn_status make_room(struct survey *s, size_t max_col, pn_error *err) {
     bool ok = true;
     s->mean_square = pn_alloc(PN_MEM_SCRATCH, max_col, sizeof *s->mean_square);
+    s->attended = pn_alloc(PN_MEM_SCRATCH, s->n_floats, sizeof *s->attended);
     s->outputs = pn_alloc(PN_MEM_SCRATCH, s->n_floats, sizeof *s->outputs);
     s->changed = pn_alloc(PN_MEM_SCRATCH, s->n_floats, sizeof *s->changed);
     for (int site = 0; site < PN_SITE_COUNT; site++) {
@@ -207,14 +224,14 @@ static pn_status make_room(struct survey *s, size_t max_col, pn_error *err) {
         at->n = max_col;
         ok = ok && at->sum;
     }
-    if (ok && s->mean_square && s->outputs && s->changed) return PN_OK;
-    return pn_fail_memory(err, "measuring of layers", 2 * s->n_floats * sizeof *s->outputs);
+    if (ok && s->mean_square && s->attended && s->outputs && s->changed) return PN_OK;
+    return pn_fail_memory(err, "measuring of layers", 3 * s->n_floats * sizeof *s->outputs);
 }
 
 pn_status pn_measure_layers(pn_job *job, pn_error *err) {
     const pn_sequences *q = &job->sequences;
     const pn_hparams *h = &pn_calibration_decoder(job->calibration)->h;
-    const size_t enough = MEASURED_TOKENS / q->len + 1, most = q->n - q->n_heldout;
+    const size_t enough = (MEASURED_TOKENS + q->len - 1) / q->len, most = q->n - q->n_heldout;
     struct survey s = {.job = job, .n_seq = enough < most ? enough : most};
     s.n_floats = s.n_seq * q->len * (size_t)h->n_embd;
     pn_status status = make_room(&s, pn_job_max_columns(job), err);
@@ -222,6 +239,7 @@ pn_status pn_measure_layers(pn_job *job, pn_error *err) {
         status = measure_layer(&s, layer, err);
     pn_calibration_rewind(job->calibration);
     pn_free(s.mean_square);
+    pn_free(s.attended);
     pn_free(s.outputs);
     pn_free(s.changed);
     for (int site = 0; site < PN_SITE_COUNT; site++)

@@ -121,12 +121,13 @@ typedef struct pn_logits {
 bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, pn_logits *wanted);
 /* The logits [n, n_vocab] after tokens first .. first + n of the last pass, which it did not forget. */
 void pn_decoder_logits(const pn_forward *f, size_t first, size_t n, float *logits);
-/* Layer by layer, for who goes through a model that way: the embedding of n_tok <= n_chunk tokens to
-   scratch->x [n_tok, n_embd]; and one layer over what is there, at the positions after the kv->n_tokens that
-   are in the cache, with the layer's keys and values written there. kv->n_tokens is the caller's to move.
-   Where the watch wants no more the layer ends, and scratch->x is of no use. */
+/* Part by part, for who goes through a model that way: the embedding of n_tok <= n_chunk tokens to scratch->x
+   [n_tok, n_embd]; and one half of a layer over what is there, at the positions after the kv->n_tokens that
+   are in the cache, with keys and values written to layer `index` of it. kv->n_tokens is the caller's to
+   move. Where the watch wants no more the part ends, and scratch->x is of no use. */
 void pn_decoder_embed(const pn_forward *f, const int32_t *tokens, size_t n_tok);
-void pn_decoder_layer(const pn_forward *f, const pn_layer *layer, int index, size_t n_tok);
+void pn_decoder_attention(const pn_forward *f, const pn_layer *layer, int index, size_t n_tok);
+void pn_decoder_feed_forward(const pn_forward *f, const pn_layer *layer, size_t n_tok);
 /* All logits [n_vocab] after the last token of the last pass, which gave partial ones. */
 void pn_decoder_complete(const pn_forward *f, float *logits);
 

@@ -91,12 +91,12 @@ static void add_part(const struct pass *p, const float *post_norm) {
     lap(p, PN_OP_ADD);
 }
 
-static bool attention_part(const struct pass *p, const pn_layer *l, int layer) {
+static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
     const pn_hparams *h = p->h;
     pn_scratch *s = p->s;
     const pn_matmul_input input = normed(p, l->attn_norm);
     pn_matmul_job qkv[] = {{&l->q, l->q_bias, s->q}, {&l->k, l->k_bias, s->k}, {&l->v, l->v_bias, s->v}};
-    if (!matmuls(p, PN_OP_QKV, qkv, 3, &input)) return false;
+    if (!matmuls(p, PN_OP_QKV, qkv, 3, &input)) return;
     pn_rope_job rope = {.q = s->q,
                         .k = s->k,
                         .v = s->v,
@@ -129,9 +129,8 @@ static bool attention_part(const struct pass *p, const pn_layer *l, int layer) {
                     pn_layer_kv_bytes(h, l->kind, p->f->kv->shape.type, p->position, p->n_tok));
     const pn_matmul_input attended = {.x = s->attended};
     const pn_matmul_job out = {&l->out, l->out_bias, s->part};
-    if (!matmuls(p, PN_OP_OUT, &out, 1, &attended)) return false;
+    if (!matmuls(p, PN_OP_OUT, &out, 1, &attended)) return;
     add_part(p, l->attn_post_norm);
-    return true;
 }
 
 static void feed_forward_part(const struct pass *p, const pn_layer *l) {
@@ -199,10 +198,15 @@ void pn_decoder_embed(const pn_forward *f, const int32_t *tokens, size_t n_tok) 
     embed(&p, tokens);
 }
 
-void pn_decoder_layer(const pn_forward *f, const pn_layer *layer, int index, size_t n_tok) {
+void pn_decoder_attention(const pn_forward *f, const pn_layer *layer, int index, size_t n_tok) {
     struct pass p = pass_of(f, n_tok);
     rotate(&p);
-    if (attention_part(&p, layer, index)) feed_forward_part(&p, layer);
+    attention_part(&p, layer, index);
+}
+
+void pn_decoder_feed_forward(const pn_forward *f, const pn_layer *layer, size_t n_tok) {
+    struct pass p = pass_of(f, n_tok);
+    feed_forward_part(&p, layer);
 }
 
 bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok, pn_logits *wanted) {
