@@ -100,7 +100,9 @@ uint64_t pn_calibration_bytes(const pn_calibration *c, size_t n_seq, size_t seq_
     pn_scratch_plan(c->decoder, PN_PRECISION_HIGH, seq_len, pn_pool_threads(c->pool), &scratch);
     for (int i = 0; i < PN_LAYER_MATRICES; i++)
         matrices += pn_weight_bytes(pn_layer_matrix_of(layer, i));
-    return scratch + matrices + cache +
+    matrices += matrices / 2 + matrices / 16; /* in 8 bits, with scales, of 16 */
+    const uint64_t embedding = pn_weight_bytes(&c->decoder->embedding);
+    return scratch + (embedding > matrices ? embedding : matrices) + cache +
            (uint64_t)n_seq * seq_len * (uint64_t)c->decoder->h.n_embd * sizeof(float) +
            pn_activations_bytes(max_columns(&c->decoder->h), PN_CALIBRATION_MAX_HELDOUT);
 }

@@ -50,8 +50,8 @@ const pn_decoder *pn_calibration_decoder(const pn_calibration *c);
 const pn_gguf *pn_calibration_file(const pn_calibration *c);
 const pn_kernels *pn_calibration_kernels(const pn_calibration *c);
 
-/* Bytes that `n_seq` sequences of seq_len tokens take at most while a layer is compressed, the layer as it is
-   read included. */
+/* Bytes that `n_seq` sequences of seq_len tokens take at most, with the embedding, or a layer as it is read
+   and as it is packed again. */
 uint64_t pn_calibration_bytes(const pn_calibration *c, size_t n_seq, size_t seq_len);
 
 /* Takes the sequences, which are borrowed, to the first layer. PN_ERR_MEMORY. */

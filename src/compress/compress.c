@@ -132,7 +132,8 @@ static pn_status keep_memory_limit(pn_job *job, pn_error *err) {
         uint64_t needed = rounding;
         if (job->calibration)
             needed += pn_calibration_bytes(job->calibration, (size_t)o->calibration_sequences,
-                                           (size_t)o->calibration_tokens);
+                                           (size_t)o->calibration_tokens) +
+                      pn_measure_bytes(job);
         if (needed <= o->memory_limit) return PN_OK;
         if (!job->calibration || o->calibration_sequences <= LEAST_SEQUENCES)
             return pn_fail(err, PN_ERR_MEMORY, "%s needs %llu MiB of memory, and the limit is %llu MiB%s",

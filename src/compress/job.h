@@ -50,6 +50,8 @@ pn_weight pn_job_weight(const pn_choice *choice, const uint8_t *packed);
    say. */
 pn_status pn_measure_weights(pn_job *job, pn_error *err);
 pn_status pn_measure_layers(pn_job *job, pn_error *err);
+/* What the latter takes beside the calibration. */
+uint64_t pn_measure_bytes(const pn_job *job);
 
 /* tensors.c: writes a tensor by itself: rounded to the nearest, packed, or copied. It may wait until the next
    one is rounded, or until pn_tensor_flush. */

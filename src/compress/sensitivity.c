@@ -228,10 +228,21 @@ static pn_status make_room(struct survey *s, size_t max_col, pn_error *err) {
     return pn_fail_memory(err, "measuring of layers", 3 * s->n_floats * sizeof *s->outputs);
 }
 
+static size_t enough_sequences(size_t len) {
+    return (MEASURED_TOKENS + len - 1) / len;
+}
+
+uint64_t pn_measure_bytes(const pn_job *job) {
+    const size_t len = (size_t)job->options.calibration_tokens,
+                 n_embd = (size_t)pn_calibration_decoder(job->calibration)->h.n_embd;
+    return (uint64_t)3 * enough_sequences(len) * len * n_embd * sizeof(float) +
+           pn_job_max_columns(job) * (2 * PN_SITE_COUNT * sizeof(double) + sizeof(float));
+}
+
 pn_status pn_measure_layers(pn_job *job, pn_error *err) {
     const pn_sequences *q = &job->sequences;
     const pn_hparams *h = &pn_calibration_decoder(job->calibration)->h;
-    const size_t enough = (MEASURED_TOKENS + q->len - 1) / q->len, most = q->n - q->n_heldout;
+    const size_t enough = enough_sequences(q->len), most = q->n - q->n_heldout;
     struct survey s = {.job = job, .n_seq = enough < most ? enough : most};
     s.n_floats = s.n_seq * q->len * (size_t)h->n_embd;
     pn_status status = make_room(&s, pn_job_max_columns(job), err);
