@@ -145,6 +145,8 @@ static pn_status measure_outputs(struct survey *s, const pn_choice *c, int place
 static void leave_layer(struct survey *s, int index) {
     pn_calibration_leave(s->job->calibration, index);
     for (int m = 0; m < PN_LAYER_MATRICES; m++) {
+        const pn_gguf_tensor *t = pn_job_choice(s->job, index, pn_matrix_places[m].suffix)->tensor;
+        pn_map_forget(t->data, (size_t)t->n_bytes);
         pn_pages_free(PN_MEM_SCRATCH, s->packed[m], s->packed[m] ? s->packed_bytes[m] : 0);
         s->packed[m] = NULL;
     }
