@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 typedef struct compress_args {
-    int mode, backup, fallback, sensitivity, group_size, n_threads;
+    int format, mode, backup, fallback, sensitivity, group_size, n_threads;
     int scales, zeros, gptq, awq; /* 0: on */
     float ratio, target_bits, target_kl;
     uint64_t target_bytes;
@@ -25,16 +25,19 @@ typedef struct compress_args {
 
 /* In the order of the library's enumerations. */
 static const cli_option options[] = {
-    {CLI_GROUP, 0, "what weights become", NULL, 0, 0, 0, NULL},
+    {CLI_GROUP, .help = "what weights become"},
+    {CLI_CHOICE, 0, "format", "postern|gguf|compressed-tensors", offsetof(compress_args, format), 0, 0,
+     "what OUT is: a file laid out for postern, one of Q4_0, Q4_1 and Q8_0, which others read too, or a "
+     "folder for transformers and vLLM"},
     {CLI_CHOICE, 0, "mode", "int4_asym|int4_sym|int8_asym|int8_sym", offsetof(compress_args, mode), 0, 0,
      "bits of a weight, from an offset of its own (asym) or around zero (sym)"},
     {CLI_INT, 0, "group-size", "N", offsetof(compress_args, group_size), -1, 128,
-     "weights that share a scale in 4 bits: 32, 64, 128, or -1 for all of a row"},
+     "weights that share a scale in 4 bits: 32, 64, 128, or -1 for all of a row; 0: 128, or the 32 of gguf"},
     {CLI_CHOICE, 0, "group-size-fallback", "adjust|ignore|error", offsetof(compress_args, fallback), 0, 0,
      "where that does not divide a row: a smaller group, leave the matrix, or end"},
     {CLI_TEXTS, 0, "ignore", "PATTERN", offsetof(compress_args, ignore), 0, 0,
      "leave the tensors whose names match, with * and ?; may be repeated"},
-    {CLI_GROUP, 0, "how much of the model", NULL, 0, 0, 0, NULL},
+    {CLI_GROUP, .help = "how much of the model"},
     {CLI_FLOAT, 0, "ratio", "R", offsetof(compress_args, ratio), 0, 1,
      "share of the layers' weights in 4 bits; those that suffer most have 8"},
     {CLI_BYTES, 0, "target-bytes", "SIZE", offsetof(compress_args, target_bytes), 0, 0,
@@ -43,14 +46,14 @@ static const cli_option options[] = {
      "instead: the same in bits per weight (0: none)"},
     {CLI_FLOAT, 0, "target-kl", "D", offsetof(compress_args, target_kl), 0, 100,
      "instead: as little as keeps the divergence from the model on the calibration text (0: none)"},
-    {CLI_CHOICE, 0, "backup-mode", "int8_asym|int8_sym|none", offsetof(compress_args, backup), 0, 0,
-     "what the others become"},
+    {CLI_CHOICE, 0, "backup-mode", "auto|int8_asym|int8_sym|none", offsetof(compress_args, backup), 0, 0,
+     "what the others become (auto: int8_asym, or int8_sym for others to read)"},
     {CLI_CHOICE, 0, "sensitivity", "auto|weight-error|activation-variance|hessian|measured",
      offsetof(compress_args, sensitivity), 0, 0,
      "by what the others are chosen: measured, from the layers' outputs, where there is calibration"},
     {CLI_ON, 0, "all-layers", NULL, offsetof(compress_args, all_layers), 0, 0,
      "count embedding and output head among the layers; else they have the backup mode"},
-    {CLI_GROUP, 0, "calibration", NULL, 0, 0, 0, NULL},
+    {CLI_GROUP, .help = "calibration"},
     {CLI_TEXT, 0, "calibration", "FILE|self", offsetof(compress_args, calibration), 0, 0,
      "text that shows what the model reads, or what it says itself: weights are rounded for that"},
     {CLI_SEED, 0, "seed", "N", offsetof(compress_args, seed), 0, 0, "of what it says itself (default: 0)"},
@@ -66,10 +69,10 @@ static const cli_option options[] = {
      "stretch columns with great inputs; all four are kept per matrix where they help"},
     {CLI_TEXT, 0, "statistics", "FILE", offsetof(compress_args, statistics), 0, 0,
      "keep there what is measured, and take it from there another time"},
-    {CLI_GROUP, 0, "other", NULL, 0, 0, 0, NULL},
+    {CLI_GROUP, .help = "other"},
     {CLI_BYTES, 0, "memory-limit", "SIZE", offsetof(compress_args, memory_limit), 0, 0,
      "working memory to stay within: less calibration, or an error before it begins"},
-    {CLI_INT, 0, "threads", "N", offsetof(compress_args, n_threads), 0, 1024,
+    {CLI_INT, 0, "threads", "N", offsetof(compress_args, n_threads), 1, 1024,
      "threads (default: all that this process may use)"},
     {CLI_TEXT, 0, "report", "FILE", offsetof(compress_args, report), 0, 0,
      "write what became of every tensor: a picture (.svg), JSON (.json) or text"},
@@ -83,6 +86,7 @@ static const cli_option options[] = {
 static void set_defaults(void *args) {
     compress_args *a = args;
     pn_compress_options o = pn_compress_options_default();
+    a->format = (int)o.format;
     a->mode = (int)o.mode;
     a->backup = (int)o.backup;
     a->fallback = (int)o.fallback;
@@ -142,8 +146,8 @@ static int show(const compress_args *a, const pn_compress_result *result, const 
 static int run(void *args, const cli_texts *operands) {
     const compress_args *a = args;
     const char *in = operands->items[0], *out = operands->items[1];
-    struct stat st;
-    if (!a->force && stat(out, &st) == 0)
+    struct stat st; /* a folder is never replaced: the library says so */
+    if (!a->force && a->format != PN_FORMAT_COMPRESSED_TENSORS && stat(out, &st) == 0)
         return cli_error(CLI_USAGE, "%s is there already: give another name, or --force to replace it", out);
     cli_text text = {0};
     const bool self = a->calibration && strcmp(a->calibration, "self") == 0;
@@ -154,7 +158,8 @@ static int run(void *args, const cli_texts *operands) {
         cli_text_free(&text);
         return code;
     }
-    const pn_compress_options chosen = {.mode = (pn_weight_mode)a->mode,
+    const pn_compress_options chosen = {.format = (pn_weight_format)a->format,
+                                        .mode = (pn_weight_mode)a->mode,
                                         .group_size = a->group_size,
                                         .fallback = (pn_group_fallback)a->fallback,
                                         .ratio = (double)a->ratio,
@@ -200,8 +205,9 @@ const cli_command cmd_compress = {
     .summary = "write a model of float weights with its weights in 4 and 8 bits",
     .description =
         "Rounds the matrices of a GGUF file of F32, F16 or BF16 weights to integers that share a scale in "
-        "groups, and writes them as the kernels read them; activations keep their precision. The layers that "
-        "suffer most from 4 bits have 8. OUT appears when it is whole, and says inside what was done.",
+        "groups; activations keep their precision. The layers that suffer most from 4 bits have 8. OUT "
+        "appears "
+        "when it is whole, and says inside what was done.",
     .options = options,
     .args_size = sizeof(compress_args),
     .set_defaults = set_defaults,

@@ -278,8 +278,22 @@ typedef enum pn_weight_mode {
     PN_WEIGHTS_INT8_ASYM,
     PN_WEIGHTS_INT8_SYM
 } pn_weight_mode;
-/* What matrices become that are not to have 4 bits. */
-typedef enum pn_backup_mode { PN_BACKUP_INT8_ASYM, PN_BACKUP_INT8_SYM, PN_BACKUP_NONE } pn_backup_mode;
+/* What matrices become that are not to have 4 bits. AUTO: INT8_ASYM, or INT8_SYM where those who read the
+   format know no other. */
+typedef enum pn_backup_mode {
+    PN_BACKUP_AUTO,
+    PN_BACKUP_INT8_ASYM,
+    PN_BACKUP_INT8_SYM,
+    PN_BACKUP_NONE
+} pn_backup_mode;
+/* What is written: a GGUF file of types of our own, laid out to be mapped and run as they lie; one of the
+   types Q4_0, Q4_1 and Q8_0, which every reader of GGUF knows; or a folder that Hugging Face transformers and
+   vLLM load (compressed-tensors, with their embedding and output head left as they are). */
+typedef enum pn_weight_format {
+    PN_FORMAT_POSTERN,
+    PN_FORMAT_GGUF,
+    PN_FORMAT_COMPRESSED_TENSORS
+} pn_weight_format;
 /* Where the group size does not divide a row: the next smaller one that does, the matrix left as it is, or
    PN_ERR_ARGUMENT. */
 typedef enum pn_group_fallback { PN_GROUP_ADJUST, PN_GROUP_IGNORE, PN_GROUP_ERROR } pn_group_fallback;
@@ -296,9 +310,10 @@ typedef enum pn_sensitivity {
 } pn_sensitivity;
 
 typedef struct pn_compress_options {
+    pn_weight_format format;
     pn_weight_mode mode;
     int group_size; /* weights that share a scale in 4 bits: 32, 64, 128, or -1: all of a row, as always in
-                       8 bits */
+                       8 bits; 0: 128, or in GGUF's types the 32 that they have, also in 8 bits */
     pn_group_fallback fallback;
     double ratio;          /* [0, 1] share of the layers' weights in 4 bits; the others by `backup` */
     uint64_t target_bytes; /* instead of ratio, 0: none: of all tensors together */
@@ -326,8 +341,8 @@ typedef struct pn_compress_options {
                               that is enough */
     int n_threads;         /* 0: as for pn_model_open */
 } pn_compress_options;
-/* INT4_ASYM, groups of 128, adjusted, ratio 0.9, backup INT8_ASYM, no calibration; 20 sequences of 512 tokens
-   where there is, and all ways tried. */
+/* INT4_ASYM, groups and backup as suits the format, groups adjusted, ratio 0.9, no calibration; 20 sequences
+   of 512 tokens where there is, and all ways tried. */
 PN_API pn_compress_options pn_compress_options_default(void);
 
 typedef struct pn_compressed_tensor {
@@ -366,9 +381,9 @@ typedef struct pn_compress_result {
 } pn_compress_result;
 PN_API void pn_compress_result_free(pn_compress_result *result);
 
-/* Writes the model of float weights at in_path to out_path with its matrices in integers, laid out to be
-   mapped and run as they lie. What was done is in the file too, under the keys "postern.compression.*". Which
-   layers get 8 bits: those where that saves the most error of the weights. In memory it needs what the
+/* Writes the model of float weights at in_path to out_path with its matrices in integers. What was done is in
+   the file too, under "postern.compression.report"; in a folder it is a file. A folder is never replaced.
+   Which layers get 8 bits: those where that saves the most error of the weights. In memory it needs what the
    largest matrix takes. options may be NULL; *result is filled in on success, progress counts weights in
    millions. PN_ERR_UNSUPPORTED: weights that are integers already; PN_ERR_NUMERIC: a weight that is no
    number; PN_ERR_IO, PN_ERR_FORMAT, PN_ERR_MEMORY, PN_ERR_ARGUMENT; out_path is then as it was. */

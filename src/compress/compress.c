@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/slice.h"
+#include "compress/export.h"
 #include "compress/journal.h"
 #include "compress/report.h"
 #include "compress/target.h"
@@ -19,7 +20,6 @@
 
 pn_compress_options pn_compress_options_default(void) {
     return (pn_compress_options){.mode = PN_WEIGHTS_INT4_ASYM,
-                                 .group_size = 128,
                                  .ratio = 0.9,
                                  .calibration_sequences = 20,
                                  .calibration_tokens = 512,
@@ -284,15 +284,22 @@ static pn_status compress(const char *in_path, const char *out_path, const pn_co
     return status;
 }
 
+pn_status pn_compress_to_panels(const char *in_path, const char *out_path, const pn_compress_options *options,
+                                pn_progress_fn progress, void *user, pn_compress_result *result,
+                                pn_error *err) {
+    return (options->target_kl > 0 ? pn_compress_to_kl : compress)(in_path, out_path, options, progress, user,
+                                                                   result, err);
+}
+
 pn_status pn_compress_weights(const char *in_path, const char *out_path, const pn_compress_options *options,
                               pn_progress_fn progress, void *user, pn_compress_result *result,
                               pn_error *err) {
-    const pn_compress_options standard = pn_compress_options_default();
+    pn_compress_options o = options ? *options : pn_compress_options_default();
     if (!in_path || !out_path || !result)
         return pn_fail(err, PN_ERR_ARGUMENT,
                        "pn_compress_weights needs two paths and a place for the result");
-    if (!options) options = &standard;
-    PN_TRY(pn_compress_check(options, err));
-    return (options->target_kl > 0 ? pn_compress_to_kl : compress)(in_path, out_path, options, progress, user,
-                                                                   result, err);
+    PN_TRY(pn_export_fit(&o, err));
+    PN_TRY(pn_compress_check(&o, err));
+    return (o.format == PN_FORMAT_POSTERN ? pn_compress_to_panels : pn_compress_and_export)(
+        in_path, out_path, &o, progress, user, result, err);
 }

@@ -27,6 +27,10 @@ static pn_panel_kind kind_of_mode(pn_weight_mode mode) {
     }
 }
 
+size_t pn_backup_group(const pn_compress_options *o) {
+    return o->format == PN_FORMAT_GGUF ? 32 : 0;
+}
+
 pn_status pn_compress_check(const pn_compress_options *o, pn_error *err) {
     const int n_targets = (o->target_bytes > 0) + (o->target_bits > 0) + (o->target_kl > 0);
     if (o->group_size != 32 && o->group_size != 64 && o->group_size != 128 && o->group_size != -1)
@@ -136,7 +140,7 @@ static void back_up(const pn_compress_options *o, pn_choice *c, const char *why)
         return;
     }
     c->kind = o->backup == PN_BACKUP_INT8_SYM ? PN_PANEL_INT8_SYM : PN_PANEL_INT8_ASYM;
-    c->group = 0;
+    c->group = pn_backup_group(o);
     c->why = why;
 }
 
@@ -159,10 +163,14 @@ static pn_status choose(const pn_compress_options *o, pn_choice *c, pn_error *er
         keep(c, "its rows are no multiple of 32 weights");
         return PN_OK;
     }
+    if (o->format == PN_FORMAT_COMPRESSED_TENSORS && c->role != PN_ROLE_LAYER) {
+        keep(c, c->role == PN_ROLE_HEAD ? "the output head" : "the embedding");
+        return PN_OK;
+    }
     c->compressed = true;
     c->kind = kind_of_mode(o->mode);
     if (!is_4_bits(o->mode)) {
-        c->group = 0;
+        c->group = pn_backup_group(o);
         c->why = "the mode";
         return PN_OK;
     }
@@ -232,11 +240,18 @@ bool pn_plan_needs_errors(const pn_compress_options *o) {
     return is_4_bits(o->mode) && (o->ratio < 1 || o->target_bytes > 0 || o->target_bits > 0);
 }
 
+/* What a tensor takes in the end: in another format all is as large as in panels, but for Q4_1, whose offset
+   is a half. */
+static uint64_t final_bytes(const pn_compress_options *o, const pn_choice *c) {
+    const bool is_q4_1 = o->format == PN_FORMAT_GGUF && c->compressed && c->kind == PN_PANEL_INT4_ASYM;
+    return is_q4_1 ? pn_choice_weights(c) / 32 * 20 : pn_choice_bytes(c);
+}
+
 /* What all tensors take now. */
-static uint64_t bytes_of_all(const pn_choices *choices) {
+static uint64_t bytes_of_all(const pn_compress_options *o, const pn_choices *choices) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < choices->n; i++)
-        bytes += pn_choice_bytes(&choices->items[i]);
+        bytes += final_bytes(o, &choices->items[i]);
     return bytes;
 }
 
@@ -253,7 +268,29 @@ static uint64_t price(const pn_compress_options *o, const pn_choice *c, bool in_
     if (!in_bytes) return pn_choice_weights(c);
     pn_choice backed_up = *c;
     back_up(o, &backed_up, NULL);
-    return pn_choice_bytes(&backed_up) - pn_choice_bytes(c);
+    return final_bytes(o, &backed_up) - final_bytes(o, c);
+}
+
+/* vLLM joins q, k and v of a layer, and gate and up, so in its format they are of one kind: the first of them
+   stands for all. Of other matrices, itself. */
+static size_t first_of_joined(const pn_compress_options *o, const pn_choices *choices, size_t i) {
+    static const struct {
+        const char *part, *first;
+    } joined[] = {{".attn_k.weight", ".attn_q.weight"},
+                  {".attn_v.weight", ".attn_q.weight"},
+                  {".ffn_up.weight", ".ffn_gate.weight"}};
+    const pn_str name = choices->items[i].tensor->name;
+    for (size_t k = 0; o->format == PN_FORMAT_COMPRESSED_TENSORS && k < 3; k++) {
+        if (!ends_with(name, joined[k].part)) continue;
+        const size_t layer_len = name.len - strlen(joined[k].part);
+        for (size_t j = 0; j < choices->n; j++) {
+            const pn_str first = choices->items[j].tensor->name;
+            if (first.len == layer_len + strlen(joined[k].first) &&
+                memcmp(first.data, name.data, layer_len) == 0 && ends_with(first, joined[k].first))
+                return j;
+        }
+    }
+    return i;
 }
 
 pn_status pn_plan_ratio(const pn_compress_options *o, pn_choices *choices, pn_error *err) {
@@ -262,7 +299,7 @@ pn_status pn_plan_ratio(const pn_compress_options *o, pn_choices *choices, pn_er
     for (size_t i = 0; i < choices->n; i++)
         if (choices->items[i].may_be_4_bits) all += pn_choice_weights(&choices->items[i]);
     if (in_bytes) {
-        uint64_t target = target_bytes(o, choices), least = bytes_of_all(choices);
+        uint64_t target = target_bytes(o, choices), least = bytes_of_all(o, choices);
         if (target < least)
             return pn_fail(
                 err, PN_ERR_ARGUMENT,
@@ -282,13 +319,15 @@ pn_status pn_plan_ratio(const pn_compress_options *o, pn_choices *choices, pn_er
         for (size_t i = 0; i < choices->n; i++) {
             const pn_choice *c = &choices->items[i];
             if (!c->may_be_4_bits) continue; /* of no value: never chosen */
-            sizes[i] = price(o, c, in_bytes);
-            values[i] = c->gain;
+            const size_t first = first_of_joined(o, choices, i);
+            sizes[first] += price(o, c, in_bytes);
+            values[first] += c->gain;
         }
         status = pn_knapsack(sizes, values, choices->n, capacity, chosen, err);
     }
     for (size_t i = 0; status == PN_OK && i < choices->n; i++)
-        if (chosen[i]) back_up(o, &choices->items[i], "among the most sensitive");
+        if (choices->items[i].may_be_4_bits && chosen[first_of_joined(o, choices, i)])
+            back_up(o, &choices->items[i], "among the most sensitive");
     pn_free(sizes);
     pn_free(values);
     pn_free(chosen);

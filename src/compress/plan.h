@@ -58,6 +58,9 @@ bool pn_plan_needs_errors(const pn_compress_options *options);
    bits everywhere take; it says how much that is. */
 pn_status pn_plan_ratio(const pn_compress_options *options, pn_choices *choices, pn_error *err);
 
+/* Columns that share a scale in the backup mode; 0: all of a row. */
+size_t pn_backup_group(const pn_compress_options *options);
+
 /* Bytes of a tensor as it is written. */
 uint64_t pn_choice_bytes(const pn_choice *choice);
 /* The type it is written as. */

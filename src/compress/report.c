@@ -13,7 +13,7 @@
 static const char *const modes[] = {"int4_asym", "int4_sym", "int8_asym", "int8_sym"};
 static const char *const sensitivities[] = {"auto", "weight-error", "activation-variance", "hessian",
                                             "measured"};
-static const char *const backups[] = {"int8_asym", "int8_sym", "none"};
+static const char *const backups[] = {"auto", "int8_asym", "int8_sym", "none"};
 
 /* ---- the result ---- */
 

@@ -24,7 +24,8 @@ static void add_text(uint64_t *hash, const char *text, size_t len) {
 
 pn_key pn_statistics_key(const pn_job *job, bool whole) {
     const pn_compress_options *o = &job->options;
-    const double measured[] = {o->mode,
+    const double measured[] = {o->format,
+                               o->mode,
                                o->group_size,
                                o->fallback,
                                o->backup,

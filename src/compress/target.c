@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/slice.h"
+#include "compress/export.h"
 
 #include <errno.h>
 #include <math.h>
@@ -64,7 +65,7 @@ static pn_status try_ratio(struct search *s, double ratio, double *kl, pn_error 
     pn_perplexity_result found;
     pn_compress_result result;
     s->options.ratio = ratio;
-    PN_TRY(pn_compress_weights(s->in_path, s->try_path, &s->options, s->progress, s->user, &result, err));
+    PN_TRY(pn_compress_to_panels(s->in_path, s->try_path, &s->options, s->progress, s->user, &result, err));
     pn_status status = measure(s, s->try_path, &how, &found, err);
     if (status == PN_OK) {
         *kl = result.kl = found.kl.value;

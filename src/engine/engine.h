@@ -41,6 +41,8 @@ pn_thread_counts pn_threads_find(const pn_model *model, int n_cores, int n_threa
 /* vocab.c: the tokenizer that a file describes; it must have n_vocab tokens, one per row of the embedding. */
 pn_status pn_vocab_load(const pn_gguf *file, int n_vocab, pn_tokenizer **out, pn_vocab_roles *roles,
                         pn_error *err);
+/* Fills in all of a tokenizer's description but the arrays. */
+pn_status pn_vocab_settings(const pn_gguf *file, pn_tokenizer_spec *spec, pn_error *err);
 
 /* chat.c: sets model->chat_template, and model->info.template_note to why it is not the file's own ("" when
  * it is). */

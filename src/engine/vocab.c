@@ -101,7 +101,7 @@ static pn_status read_id(const pn_gguf *file, const char *key, int32_t fallback,
 
 /* Files leave out what their kind of tokenizer usually does: a SentencePiece vocabulary begins with unknown,
    BOS, EOS and wants a BOS and a leading space; a byte-level one wants neither, but for Llama 3's. */
-static pn_status read_settings(const pn_gguf *file, pn_tokenizer_spec *spec, pn_error *err) {
+pn_status pn_vocab_settings(const pn_gguf *file, pn_tokenizer_spec *spec, pn_error *err) {
     PN_TRY(pn_gguf_get_str_or(file, "tokenizer.ggml.model", "", &spec->model, err));
     PN_TRY(pn_gguf_get_str_or(file, "tokenizer.ggml.pre", "", &spec->pre, err));
     bool pieces = pn_str_equal(spec->model, PN_STR("llama"));
@@ -127,7 +127,7 @@ pn_status pn_vocab_load(const pn_gguf *file, int n_vocab, pn_tokenizer **out, pn
     struct arrays arrays = {0};
     int32_t pad_id;
     pn_status status;
-    PN_TRY_GOTO(status, read_settings(file, &spec, err), done);
+    PN_TRY_GOTO(status, pn_vocab_settings(file, &spec, err), done);
     PN_TRY_GOTO(status, read_id(file, "tokenizer.ggml.padding_token_id", -1, &pad_id, err), done);
     PN_TRY_GOTO(status, read_arrays(file, &spec, &arrays, err), done);
     if (spec.n_tokens != (size_t)n_vocab) {

@@ -135,6 +135,15 @@ static const recipe *find_recipe(pn_str name) {
     return NULL;
 }
 
+const char *const *pn_pretok_patterns(pn_str name, size_t *n, bool *ignores_merges) {
+    const recipe *r = find_recipe(name);
+    *n = 0;
+    while (r && *n < MAX_STEPS && r->steps[*n])
+        ++*n;
+    *ignores_merges = r && r->ignores_merges;
+    return r ? r->steps : NULL;
+}
+
 static pn_status fail_unknown(pn_str name, pn_error *err) {
     char known[320];
     size_t at = 0;

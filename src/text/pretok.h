@@ -17,6 +17,9 @@ void pn_pretok_free(pn_pretok *p);
 /* Whether a word that is a token as it stands is taken as that token without merging. */
 bool pn_pretok_ignores_merges(const pn_pretok *p);
 
+/* The expressions of a name in the table, and whether it ignores merges, for other programs. */
+const char *const *pn_pretok_patterns(pn_str name, size_t *n, bool *ignores_merges);
+
 /* Receives the words in order. What it returns other than PN_OK ends the cutting. */
 typedef pn_status (*pn_pretok_word_fn)(void *ctx, const char *word, size_t len, pn_error *err);
 
