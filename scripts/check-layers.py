@@ -27,6 +27,7 @@ LAYERS = (
     {"engine"},
     {"advise", "eval"},
     {"compress"},
+    {"export"},
 )
 LAYER_OF = {module: level for level, modules in enumerate(LAYERS) for module in modules}
 

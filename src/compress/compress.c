@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model of float weights with its matrices in integers: plan, measure what decides the plan, round and
  * write. */
+#include "compress/compress.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/slice.h"
-#include "compress/export.h"
 #include "compress/journal.h"
 #include "compress/report.h"
 #include "compress/target.h"
@@ -84,13 +85,14 @@ static char *joined(const char *path, const char *suffix) {
 /* The model speaks in 8 bits, which says the same at twice the speed. */
 static pn_status listen_to_model(pn_job *job, const char *in_path, const char *out_path, pn_error *err) {
     const pn_compress_options *o = &job->options;
-    pn_compress_options in_8_bits = pn_compress_options_default();
+    const pn_compress_options in_8_bits = {.mode = PN_WEIGHTS_INT8_ASYM,
+                                           .group_size = -1,
+                                           .backup = PN_BACKUP_INT8_ASYM,
+                                           .n_threads = o->n_threads};
     pn_compress_result result;
-    in_8_bits.mode = PN_WEIGHTS_INT8_ASYM;
-    in_8_bits.n_threads = o->n_threads;
     char *path = joined(out_path, ".int8.partial");
     if (!path) return pn_fail_memory(err, "file name", strlen(out_path));
-    pn_status status = pn_compress_weights(in_path, path, &in_8_bits, NULL, NULL, &result, err);
+    pn_status status = pn_compress_to_panels(in_path, path, &in_8_bits, NULL, NULL, &result, err);
     if (status == PN_OK) {
         pn_compress_result_free(&result);
         status = pn_sequences_from_model(path, o->n_threads, o->seed, (size_t)o->calibration_sequences,
@@ -289,17 +291,4 @@ pn_status pn_compress_to_panels(const char *in_path, const char *out_path, const
                                 pn_error *err) {
     return (options->target_kl > 0 ? pn_compress_to_kl : compress)(in_path, out_path, options, progress, user,
                                                                    result, err);
-}
-
-pn_status pn_compress_weights(const char *in_path, const char *out_path, const pn_compress_options *options,
-                              pn_progress_fn progress, void *user, pn_compress_result *result,
-                              pn_error *err) {
-    pn_compress_options o = options ? *options : pn_compress_options_default();
-    if (!in_path || !out_path || !result)
-        return pn_fail(err, PN_ERR_ARGUMENT,
-                       "pn_compress_weights needs two paths and a place for the result");
-    PN_TRY(pn_export_fit(&o, err));
-    PN_TRY(pn_compress_check(&o, err));
-    return (o.format == PN_FORMAT_POSTERN ? pn_compress_to_panels : pn_compress_and_export)(
-        in_path, out_path, &o, progress, user, result, err);
 }

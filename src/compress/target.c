@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/slice.h"
-#include "compress/export.h"
+#include "compress/compress.h"
 
 #include <errno.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/new_folder.h"
-#include "compress/hf_model.h"
+#include "export/hf_model.h"
 
 #include <postern.h>
 

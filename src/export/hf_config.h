@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small JSON files of a model's folder. */
-#ifndef PN_COMPRESS_HF_CONFIG_H
-#define PN_COMPRESS_HF_CONFIG_H
+#ifndef PN_EXPORT_HF_CONFIG_H
+#define PN_EXPORT_HF_CONFIG_H
 
-#include "compress/export.h"
-#include "compress/hf_model.h"
+#include "export/export.h"
+#include "export/hf_model.h"
 
 #include <jansson.h>
 

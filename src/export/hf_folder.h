@@ -9,10 +9,10 @@
      weight_zero_point  int32 [rows * bits / 32, rounded up, groups], in ASYM kinds: the zero points of the
    rows, the earlier rows in the lower bits; weight_shape       int64 [2]: rows, n. Codes and zero points are
    stored as they are here, counted from 0. */
-#ifndef PN_COMPRESS_HF_FOLDER_H
-#define PN_COMPRESS_HF_FOLDER_H
+#ifndef PN_EXPORT_HF_FOLDER_H
+#define PN_EXPORT_HF_FOLDER_H
 
-#include "compress/export.h"
+#include "export/export.h"
 
 typedef struct pn_hf_folder pn_hf_folder;
 

@@ -2,8 +2,8 @@
 /* Compressed models in the formats of other programs. The model is compressed into postern's own format
    first, so that all that is done on the way is done once; then each tensor is brought into the other's form.
  */
-#ifndef PN_COMPRESS_EXPORT_H
-#define PN_COMPRESS_EXPORT_H
+#ifndef PN_EXPORT_EXPORT_H
+#define PN_EXPORT_EXPORT_H
 
 #include "format/gguf.h"
 #include "quant/panel.h"
@@ -31,15 +31,5 @@ void pn_export_tensors_done(pn_export_tensors *tensors);
 /* Puts what suits the format where the options leave it open, before pn_compress_check. PN_ERR_ARGUMENT: the
    format cannot have it so. */
 pn_status pn_export_fit(pn_compress_options *options, pn_error *err);
-
-/* compress.c: pn_compress_weights into postern's own format, for the groups and kinds that options->format
-   wants. Options are checked and fitted. */
-pn_status pn_compress_to_panels(const char *in_path, const char *out_path, const pn_compress_options *options,
-                                pn_progress_fn progress, void *user, pn_compress_result *result,
-                                pn_error *err);
-/* The same into another format. */
-pn_status pn_compress_and_export(const char *in_path, const char *out_path,
-                                 const pn_compress_options *options, pn_progress_fn progress, void *user,
-                                 pn_compress_result *result, pn_error *err);
 
 #endif

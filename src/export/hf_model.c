@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/hf_model.h"
+#include "export/hf_model.h"
 
 #include <math.h>
 #include <stdio.h>

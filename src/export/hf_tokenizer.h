@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json, as the package "tokenizers" reads it, of a file's vocabulary. */
-#ifndef PN_COMPRESS_HF_TOKENIZER_H
-#define PN_COMPRESS_HF_TOKENIZER_H
+#ifndef PN_EXPORT_HF_TOKENIZER_H
+#define PN_EXPORT_HF_TOKENIZER_H
 
 #include "base/new_file.h"
-#include "compress/hf_model.h"
+#include "export/hf_model.h"
 
 /* Whether it can be written: PN_ERR_UNSUPPORTED names a token that JSON cannot hold. */
 pn_status pn_hf_tokenizer_check(const pn_hf_model *m, pn_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/gguf_blocks.h"
+#include "export/gguf_blocks.h"
 
 #include "base/file.h"
 #include "base/mem.h"

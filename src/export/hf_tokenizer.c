@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/hf_tokenizer.h"
+#include "export/hf_tokenizer.h"
 
 #include "base/utf8.h"
 #include "text/pretok.h"

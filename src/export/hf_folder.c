@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/hf_folder.h"
+#include "export/hf_folder.h"
 
 #include "base/file.h"
 #include "base/new_folder.h"
-#include "compress/hf_config.h"
-#include "compress/hf_tokenizer.h"
+#include "export/hf_config.h"
+#include "export/hf_tokenizer.h"
 #include "format/safetensors.h"
 
 struct pn_hf_folder {

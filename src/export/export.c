@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/export.h"
+#include "export/export.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "compress/gguf_blocks.h"
-#include "compress/hf_folder.h"
+#include "compress/compress.h"
+#include "compress/plan.h"
 #include "compress/report.h"
+#include "export/gguf_blocks.h"
+#include "export/hf_folder.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -145,9 +147,9 @@ static char *panels_path(const char *path) {
     return text;
 }
 
-pn_status pn_compress_and_export(const char *in_path, const char *out_path,
-                                 const pn_compress_options *options, pn_progress_fn progress, void *user,
-                                 pn_compress_result *result, pn_error *err) {
+static pn_status compress_and_export(const char *in_path, const char *out_path,
+                                     const pn_compress_options *options, pn_progress_fn progress, void *user,
+                                     pn_compress_result *result, pn_error *err) {
     const double start = pn_clock_seconds();
     struct target target = {.path = out_path, .options = options};
     pn_gguf *source;
@@ -177,4 +179,17 @@ pn_status pn_compress_and_export(const char *in_path, const char *out_path,
     pn_gguf_close(source);
     pn_free(panels);
     return status;
+}
+
+pn_status pn_compress_weights(const char *in_path, const char *out_path, const pn_compress_options *options,
+                              pn_progress_fn progress, void *user, pn_compress_result *result,
+                              pn_error *err) {
+    pn_compress_options o = options ? *options : pn_compress_options_default();
+    if (!in_path || !out_path || !result)
+        return pn_fail(err, PN_ERR_ARGUMENT,
+                       "pn_compress_weights needs two paths and a place for the result");
+    PN_TRY(pn_export_fit(&o, err));
+    PN_TRY(pn_compress_check(&o, err));
+    return (o.format == PN_FORMAT_POSTERN ? pn_compress_to_panels : compress_and_export)(
+        in_path, out_path, &o, progress, user, result, err);
 }

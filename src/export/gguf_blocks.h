@@ -2,10 +2,10 @@
 /* Compressed models as GGUF files of types that all readers of them know, whose blocks have 32 weights of a
    row: INT4_SYM as Q4_0, INT4_ASYM as Q4_1, INT8_SYM as Q8_0. Codes and scales stay as they are; the offset
    of a block of Q4_1, -(d * zero), is rounded to half. */
-#ifndef PN_COMPRESS_GGUF_BLOCKS_H
-#define PN_COMPRESS_GGUF_BLOCKS_H
+#ifndef PN_EXPORT_GGUF_BLOCKS_H
+#define PN_EXPORT_GGUF_BLOCKS_H
 
-#include "compress/export.h"
+#include "export/export.h"
 
 /* PN_ERR_UNSUPPORTED names a tensor of a type that only postern reads. */
 pn_status pn_gguf_blocks_check(const pn_gguf *source, pn_error *err);

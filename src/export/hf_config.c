@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/hf_config.h"
+#include "export/hf_config.h"
 
 #include "base/utf8.h"
 

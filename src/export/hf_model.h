@@ -2,8 +2,8 @@
 /* A model as Hugging Face transformers and vLLM know it: what its class and its tensors are called there, and
    how rows and norms of a GGUF file differ. Source of both: llama.cpp's convert_hf_to_gguf.py, whose changes
    are undone. */
-#ifndef PN_COMPRESS_HF_MODEL_H
-#define PN_COMPRESS_HF_MODEL_H
+#ifndef PN_EXPORT_HF_MODEL_H
+#define PN_EXPORT_HF_MODEL_H
 
 #include "engine/engine.h"
 
