@@ -78,6 +78,7 @@ static pn_status choose_ways(pn_job *job, struct site *s, pn_error *err) {
     for (int i = 0; i < s->n; i++) {
         double least = INFINITY, lost;
         if (!s->choices[i]->compressed) continue;
+        s->ways[i] = &ways[0]; /* where nothing can be told, since outputs are no numbers */
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
             if (!is_wanted(&job->options, &ways[w])) continue;
             PN_TRY(try_way(job, s, i, &ways[w], &lost, err));
@@ -245,11 +246,18 @@ static pn_status write_site(pn_job *job, struct layer *l, pn_site site, pn_error
 
 /* ---- a layer that an earlier run has written ---- */
 
+static bool is_stretched(const pn_choice *c) {
+    return c->method && strncmp(c->method, "awq", 3) == 0;
+}
+
 /* All of it, or nothing: a matrix by itself says nothing of what the others were rounded for. */
 static bool is_written(pn_job *job, struct layer *l) {
     bool whole = true;
-    for (int m = 0; m < PN_LAYER_MATRICES; m++)
-        whole = whole && (l->choices[m]->written || !l->choices[m]->compressed);
+    for (int m = 0; m < PN_LAYER_MATRICES; m++) {
+        const pn_choice *c = l->choices[m];
+        whole = whole && (c->written || !c->compressed) &&
+                (!is_stretched(c) || norm_of(job, l->index, pn_matrix_places[m].site)->changed);
+    }
     for (int m = 0; m < PN_LAYER_MATRICES && !whole; m++)
         l->choices[m]->written = false;
     for (int site = PN_SITE_QKV; site <= PN_SITE_GATE_UP && !whole; site += PN_SITE_GATE_UP) {
