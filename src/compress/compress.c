@@ -179,6 +179,7 @@ static pn_status plan(pn_job *job, const char *in_path, const char *out_path, pn
         job->n_total += pn_choice_weights(&job->choices.items[i]) * (measuring ? 2 : 1);
     if (measuring) PN_TRY(measure(job, err));
     pn_journal_begin(job->journal, job);
+    if (job->calibration) o->calibration_sequences = (int)job->sequences.n; /* a short text has fewer */
     return pn_plan_needs_errors(o) ? pn_plan_ratio(o, &job->choices, err) : PN_OK;
 }
 

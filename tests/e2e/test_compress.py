@@ -417,10 +417,19 @@ def test_every_sensitivity_and_way_of_rounding_runs(postern, tiny_models, tmp_pa
 
 
 def test_a_memory_limit_is_kept_or_refused(postern, tiny_models, tmp_path):
-    text = ROOT / "tests/golden/multilingual.txt"
-    options = ["--calibration", text, "--samples", 64, "--sample-tokens", 64]
-    done = postern("compress", tiny_models["llama-bias"], tmp_path / "out.gguf", *options, "--memory-limit", "64K")
-    assert done.returncode != 0 and "limit" in done.stderr and list(tmp_path.iterdir()) == []
+    """The less there is, the less text is read; and less than eight pieces are none."""
+    text, out = ROOT / "tests/golden/multilingual.txt", tmp_path / "out.gguf"
+    options = ["--calibration", text, "--samples", 64, "--sample-tokens", 64, "--json", "--force"]
+    read = []
+    for kib in range(64, 8192, 64):
+        done = postern("compress", tiny_models["llama-bias"], out, *options, "--memory-limit", f"{kib}K")
+        if done.returncode == 0:
+            read.append(json.loads(done.stdout)["calibration"]["samples"])
+            if read[-1] == max(64, read[0]):
+                break
+        else:
+            assert not read and "limit" in done.stderr and list(tmp_path.iterdir()) == []
+    assert read == sorted(read) and read[0] < read[-1] and len(set(read)) > 2, read
 
 
 
