@@ -154,6 +154,12 @@ static pn_status open_calibration(pn_job *job, const char *in_path, pn_error *er
                              job->calibration ? PN_CALIBRATION_MAX_HELDOUT : 0, &job->rounder, err);
 }
 
+static bool is_measured(const pn_job *job) {
+    for (size_t i = 0; i < job->choices.n; i++)
+        if (job->choices.items[i].may_be_4_bits && !job->choices.items[i].measured) return false;
+    return true;
+}
+
 static pn_status measure(pn_job *job, pn_error *err) {
     const bool weights = job->options.sensitivity == PN_SENSITIVITY_WEIGHT_ERROR;
     PN_TRY(weights ? pn_measure_weights(job, err) : pn_measure_layers(job, err));
@@ -169,16 +175,17 @@ static pn_status plan(pn_job *job, const char *in_path, const char *out_path, pn
     PN_TRY(hash_source(job->in, job->pool, &job->source, err));
     PN_TRY(open_calibration(job, in_path, err));
     PN_TRY(pn_journal_open(out_path, job, &job->journal, err));
-    const bool known = pn_journal_statistics(job->journal, job) || (o->statistics && pn_statistics_load(job));
-    const bool measuring = pn_plan_needs_errors(o) && !known;
+    pn_journal_take(job->journal, job);
+    if (o->statistics && !is_measured(job)) pn_statistics_load(job);
     if (job->calibration) {
         PN_TRY(take_sequences(job, in_path, out_path, err));
         PN_TRY(pn_calibration_begin(job->calibration, &job->sequences, err));
     }
+    pn_journal_begin(job->journal, job);
+    const bool measuring = pn_plan_needs_errors(o) && !is_measured(job);
     for (size_t i = 0; i < job->choices.n; i++)
         job->n_total += pn_choice_weights(&job->choices.items[i]) * (measuring ? 2 : 1);
     if (measuring) PN_TRY(measure(job, err));
-    pn_journal_begin(job->journal, job);
     if (job->calibration) o->calibration_sequences = (int)job->sequences.n; /* a short text has fewer */
     return pn_plan_needs_errors(o) ? pn_plan_ratio(o, &job->choices, err) : PN_OK;
 }

@@ -75,11 +75,39 @@ void pn_journal_close(pn_journal *j, bool done) {
 
 /* ---- statistics ---- */
 
-bool pn_journal_statistics(pn_journal *j, pn_job *job) {
+/* The choice that a line is about; NULL: none. */
+static pn_choice *choice_of(const pn_job *job, const json_t *line) {
+    const json_t *index = json_object_get(line, "tensor");
+    const json_int_t i = json_integer_value(index);
+    if (!json_is_integer(index) || i < 0 || (uint64_t)i >= job->choices.n) return NULL;
+    return &job->choices.items[i];
+}
+
+static void take_gain(pn_job *job, const json_t *line) {
+    const json_t *gain = json_object_get(line, "gain");
+    pn_choice *c = choice_of(job, line);
+    if (!c || !json_is_number(gain)) return;
+    c->gain = json_number_value(gain);
+    c->measured = true;
+}
+
+/* Calls fn with every line behind the first that is JSON. */
+static void for_lines(const pn_journal *j, pn_job *job, void (*fn)(pn_job *job, const json_t *line)) {
+    pn_str line;
+    size_t at = 0;
+    if (!j->is_ours || !next_line(j, &at, &line)) return;
+    while (next_line(j, &at, &line)) {
+        json_t *object = json_loadb(line.data, line.len, 0, NULL);
+        if (object) fn(job, object);
+        json_decref(object);
+    }
+}
+
+void pn_journal_take(pn_journal *j, pn_job *job) {
     pn_str line;
     size_t at = 0;
     j->is_ours = next_line(j, &at, &line) && pn_statistics_take(job, &j->key, line.data, line.len);
-    return j->is_ours;
+    for_lines(j, job, take_gain);
 }
 
 void pn_journal_begin(pn_journal *j, const pn_job *job) {
@@ -98,21 +126,34 @@ void pn_journal_begin(pn_journal *j, const pn_job *job) {
 
 /* ---- tensors ---- */
 
+static void write_object(pn_journal *j, json_t *object) {
+    char text[512];
+    const size_t len = object ? json_dumpb(object, text, sizeof text, JSON_COMPACT) : 0;
+    if (len > 0 && len <= sizeof text) write_line(j, text, len);
+    json_decref(object);
+}
+
+static json_int_t index_of(const pn_job *job, const pn_choice *c) {
+    return (json_int_t)(c - job->choices.items);
+}
+
+void pn_journal_note_gain(pn_journal *j, const pn_job *job, const pn_choice *c) {
+    write_object(j, json_pack("{s:I, s:f}", "tensor", index_of(job, c), "gain", c->gain));
+}
+
 static uint64_t hash_of(const void *bytes, size_t n) {
     return XXH3_64bits(bytes, n);
 }
 
 void pn_journal_note(pn_journal *j, const pn_job *job, const pn_choice *c, const void *bytes) {
-    char hash[24], text[512];
+    char hash[24];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)hash_of(bytes, (size_t)pn_choice_bytes(c)));
     json_t *object =
-        json_pack("{s:I, s:s, s:f, s:f, s:b}", "tensor", (json_int_t)(c - job->choices.items), "hash", hash,
-                  "error", c->error, "output_error", c->output_error, "changed", (int)(c->changed != NULL));
+        json_pack("{s:I, s:s, s:f, s:f, s:b}", "tensor", index_of(job, c), "hash", hash, "error", c->error,
+                  "output_error", c->output_error, "changed", (int)(c->changed != NULL));
     if (object && c->method) json_object_set_new(object, "method", json_string(c->method));
     if (object && c->why) json_object_set_new(object, "why", json_string(c->why));
-    const size_t len = object ? json_dumpb(object, text, sizeof text, JSON_COMPACT) : 0;
-    if (len > 0 && len <= sizeof text) write_line(j, text, len);
-    json_decref(object);
+    write_object(j, object);
 }
 
 static const char *kept_text(pn_job *job, const json_t *text) {
@@ -121,15 +162,13 @@ static const char *kept_text(pn_job *job, const json_t *text) {
 }
 
 /* Whether the file holds what the line says; it is then marked. */
-static void restore_tensor(pn_job *job, const json_t *line, uint8_t *bytes) {
-    const json_t *index = json_object_get(line, "tensor");
+static void restore_tensor(pn_job *job, const json_t *line) {
+    uint8_t *bytes = job->packed[1];
     const char *hash = json_string_value(json_object_get(line, "hash"));
     char found[24];
-    if (!json_is_integer(index) || json_integer_value(index) < 0 ||
-        (uint64_t)json_integer_value(index) >= job->choices.n || !hash)
-        return;
-    const size_t i = (size_t)json_integer_value(index);
-    pn_choice *c = &job->choices.items[i];
+    pn_choice *c = choice_of(job, line);
+    if (!c || !hash) return;
+    const size_t i = (size_t)index_of(job, c);
     const size_t n = (size_t)pn_choice_bytes(c);
     if (c->written || !pn_gguf_writer_read(job->out, i, bytes)) return;
     snprintf(found, sizeof found, "%016llx", (unsigned long long)hash_of(bytes, n));
@@ -150,12 +189,5 @@ static void restore_tensor(pn_job *job, const json_t *line, uint8_t *bytes) {
 }
 
 void pn_journal_restore(pn_journal *j, pn_job *job) {
-    pn_str line;
-    size_t at = 0;
-    if (!j->is_ours || !next_line(j, &at, &line)) return;
-    while (next_line(j, &at, &line)) {
-        json_t *object = json_loadb(line.data, line.len, 0, NULL);
-        if (object) restore_tensor(job, object, job->packed[1]);
-        json_decref(object);
-    }
+    for_lines(j, job, restore_tensor);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensors of a file under way are written, so that a run after a kill goes on where that one was:
-   OUT.journal.partial beside OUT.partial. Its first line is the statistics (compress/statistics.h) under the
-   key of the whole result, each other one a tensor and the hash of its bytes; a tensor counts only when the
-   file holds just these bytes, so nothing depends on what reached the disk first. A journal that cannot be
-   written costs only that. */
+/* How far a compression has come, so that a run after a kill goes on there: OUT.journal.partial beside
+   OUT.partial. Its first line is the statistics (compress/statistics.h) as they were when it began, under the
+   key of the whole result; each other one is what 8 bits would save a matrix, or a tensor that is written and
+   the hash of its bytes. A tensor counts only when the file holds just these bytes, so nothing depends on
+   what reached the disk first. A journal that cannot be written costs only that. */
 #ifndef PN_COMPRESS_JOURNAL_H
 #define PN_COMPRESS_JOURNAL_H
 
@@ -16,10 +16,11 @@ pn_status pn_journal_open(const char *out_path, const pn_job *job, pn_journal **
 /* Frees it; `done` removes the file, since there is nothing left to go on with. NULL is fine. */
 void pn_journal_close(pn_journal *journal, bool done);
 
-/* Takes over the statistics; false: there are none. */
-bool pn_journal_statistics(pn_journal *journal, pn_job *job);
-/* Begins the file anew with the job's statistics, unless it has them. */
+/* Takes over what was measured. */
+void pn_journal_take(pn_journal *journal, pn_job *job);
+/* Begins the file with the job's statistics, unless it is of the same result. */
 void pn_journal_begin(pn_journal *journal, const pn_job *job);
+void pn_journal_note_gain(pn_journal *journal, const pn_job *job, const pn_choice *choice);
 
 /* Marks the tensors as written that are, with what is known of them. */
 void pn_journal_restore(pn_journal *journal, pn_job *job);

@@ -23,8 +23,9 @@ typedef struct pn_choice {
     bool compressed;    /* into kind and group; otherwise kept as it is */
     bool may_be_4_bits; /* one of those that the ratio is about */
     pn_panel_kind kind;
-    size_t group;        /* columns that share a scale; 0: all of a row */
-    const char *why;     /* for the report */
+    size_t group;    /* columns that share a scale; 0: all of a row */
+    const char *why; /* for the report */
+    bool measured;
     double gain;         /* what 8 bits instead of 4 save, by the sensitivity asked for, once measured */
     double error;        /* squared error of the matrix over its squared length, once written */
     double output_error; /* the same of its outputs, with calibration */

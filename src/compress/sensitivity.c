@@ -5,10 +5,9 @@
    "mean_activation_variance"); or by how far the layer's outputs move when of its matrices, all of 8 bits,
    this one has 4. Layers run in 8 bits throughout, which is several times as fast as in floats and, for this,
    the same. */
-#include "compress/job.h"
-
 #include "base/file.h"
 #include "base/mem.h"
+#include "compress/journal.h"
 
 #include <string.h>
 
@@ -21,14 +20,20 @@ static pn_rounding in_4_bits(const pn_choice *c) {
         .kind = c->kind, .group = c->group, .every = (size_t)c->tensor->dims[1] / ENOUGH_ROWS};
 }
 
+static void note(pn_job *job, pn_choice *c, double gain) {
+    c->gain = gain;
+    c->measured = true;
+    pn_journal_note_gain(job->journal, job, c);
+}
+
 pn_status pn_measure_weights(pn_job *job, pn_error *err) {
     for (size_t i = 0; i < job->choices.n; i++) {
         pn_choice *c = &job->choices.items[i];
-        if (c->may_be_4_bits) {
+        if (c->may_be_4_bits && !c->measured) {
             const pn_rounding four = in_4_bits(c);
             pn_rounding_loss loss;
             PN_TRY(pn_round_matrix(job->rounder, c->tensor, &four, false, NULL, &loss, err));
-            c->gain = pn_loss_share(loss.weights, loss.all_weights);
+            note(job, c, pn_loss_share(loss.weights, loss.all_weights));
             pn_map_forget(c->tensor->data, (size_t)c->tensor->n_bytes);
         }
         pn_job_progress(job, c);
@@ -170,22 +175,25 @@ static pn_status enter_layer(struct survey *s, int index, pn_error *err) {
 }
 
 /* What the inputs say of the weights' errors. */
-static pn_status measure_errors(struct survey *s, pn_choice *c, const struct columns *at, pn_error *err) {
+static pn_status measure_errors(struct survey *s, const pn_choice *c, const struct columns *at, double *gain,
+                                pn_error *err) {
     pn_rounding four = in_4_bits(c);
     pn_rounding_loss loss;
     four.mean_square = s->mean_square;
     PN_TRY(pn_round_matrix(s->job->rounder, c->tensor, &four, false, NULL, &loss, err));
-    c->gain = s->job->options.sensitivity == PN_SENSITIVITY_HESSIAN ? loss.weighed
-                                                                    : mean_variance(at) * loss.weights;
+    *gain = s->job->options.sensitivity == PN_SENSITIVITY_HESSIAN ? loss.weighed
+                                                                  : mean_variance(at) * loss.weights;
     return PN_OK;
 }
 
 static pn_status measure_matrix(struct survey *s, pn_choice *c, int place, pn_error *err) {
     const struct columns *at = &s->sites[pn_matrix_places[place].site];
+    double gain = 0;
     take_mean_squares(s, at);
-    return s->job->options.sensitivity == PN_SENSITIVITY_MEASURED
-               ? measure_outputs(s, c, place, &c->gain, err)
-               : measure_errors(s, c, at, err);
+    PN_TRY(s->job->options.sensitivity == PN_SENSITIVITY_MEASURED ? measure_outputs(s, c, place, &gain, err)
+                                                                  : measure_errors(s, c, at, &gain, err));
+    note(s->job, c, gain);
+    return PN_OK;
 }
 
 static pn_status measure_layer(struct survey *s, int index, pn_error *err) {
@@ -205,7 +213,7 @@ static pn_status measure_layer(struct survey *s, int index, pn_error *err) {
     }
     for (int m = 0; m < PN_LAYER_MATRICES && status == PN_OK; m++) {
         pn_choice *c = pn_job_choice(s->job, index, pn_matrix_places[m].suffix);
-        if (c->may_be_4_bits) status = measure_matrix(s, c, m, err);
+        if (c->may_be_4_bits && !c->measured) status = measure_matrix(s, c, m, err);
         pn_job_progress(s->job, c);
     }
     leave_layer(s, index);

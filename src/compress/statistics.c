@@ -72,12 +72,11 @@ static bool take_tokens(pn_job *job, const json_t *tokens) {
 static bool take_gains(pn_job *job, const json_t *gains) {
     for (size_t i = 0; i < job->choices.n; i++) {
         pn_choice *c = &job->choices.items[i];
-        if (!c->may_be_4_bits) continue;
         const json_t *gain = json_object_getn(gains, c->tensor->name.data, c->tensor->name.len);
-        if (!json_is_number(gain)) return false;
+        c->measured = json_is_number(gain);
         c->gain = json_number_value(gain);
     }
-    return true;
+    return json_is_object(gains);
 }
 
 bool pn_statistics_take(pn_job *job, const pn_key *key, const char *text, size_t len) {
@@ -96,7 +95,7 @@ static json_t *gains_json(const pn_job *job) {
     json_t *gains = json_object();
     for (size_t i = 0; i < job->choices.n; i++) {
         const pn_choice *c = &job->choices.items[i];
-        if (c->may_be_4_bits)
+        if (c->measured)
             json_object_setn_new(gains, c->tensor->name.data, c->tensor->name.len, json_real(c->gain));
     }
     return gains;
@@ -120,13 +119,12 @@ char *pn_statistics_text(const pn_job *job, const pn_key *key, size_t *len) {
 
 /* ---- the file ---- */
 
-bool pn_statistics_load(pn_job *job) {
+void pn_statistics_load(pn_job *job) {
     pn_map map;
-    if (pn_map_open(job->options.statistics, &map, NULL) != PN_OK) return false;
+    if (pn_map_open(job->options.statistics, &map, NULL) != PN_OK) return;
     const pn_key key = pn_statistics_key(job, false);
-    bool taken = pn_statistics_take(job, &key, (const char *)map.data, (size_t)map.len);
+    pn_statistics_take(job, &key, (const char *)map.data, (size_t)map.len);
     pn_map_close(&map);
-    return taken;
 }
 
 pn_status pn_statistics_save(const pn_job *job, pn_error *err) {

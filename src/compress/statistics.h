@@ -15,15 +15,15 @@ typedef struct pn_key {
    result does. Needs job->source. */
 pn_key pn_statistics_key(const pn_job *job, bool whole);
 
-/* Takes over what the text holds, if it is of this key: then true, gains and, of a model that reads itself,
-   the sequences are filled in. */
+/* Takes over what the text holds, if it is of this key: then true, the gains that are known and, of a model
+   that reads itself, the sequences are filled in. */
 bool pn_statistics_take(pn_job *job, const pn_key *key, const char *text, size_t len);
 /* The text, of pn_alloc, on one line; NULL for lack of memory. */
 char *pn_statistics_text(const pn_job *job, const pn_key *key, size_t *len);
 
-/* From and to the file at options.statistics. One that is not there, or of another key, gives false;
+/* From and to the file at options.statistics. One that is not there, or of another key, changes nothing;
    PN_ERR_IO when it cannot be written. */
-bool pn_statistics_load(pn_job *job);
+void pn_statistics_load(pn_job *job);
 pn_status pn_statistics_save(const pn_job *job, pn_error *err);
 
 #endif
