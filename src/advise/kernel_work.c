@@ -128,10 +128,10 @@ static pn_work call_codes_to_f32(const pn_operands *o) {
 
 /* From the first two of the panels into the third. */
 static pn_work call_join_split(const pn_operands *o) {
-    size_t n_col = o->shape->n_col, steps = n_col / PN_STEP,
+    size_t steps = o->shape->n_col / PN_STEP, high = pn_panel_bytes(PN_PANEL_Q4_1, panel_shape(o->shape)),
            whole = pn_panel_bytes(PN_PANEL_Q8_0, panel_shape(o->shape));
-    o->kernels->join_split(o->packed, o->packed + steps * PN_SPLIT_HIGH_BYTES, n_col, o->packed + 2 * whole);
-    return moved(steps * (PN_SPLIT_HIGH_BYTES + PN_SPLIT_LOW_BYTES) + whole);
+    o->kernels->join_split(o->packed, o->packed + high, steps, 2 * PN_PANEL_ROWS, o->packed + 2 * whole);
+    return moved(high + steps * PN_SPLIT_CODES + whole);
 }
 
 static pn_work call_f16_to_f32(const pn_operands *o) {

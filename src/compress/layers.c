@@ -55,6 +55,7 @@ static bool is_wanted(const pn_compress_options *o, const struct way *way) {
 static pn_rounding rounding_of(const pn_job *job, const struct site *s, int i, const struct way *way) {
     return (pn_rounding){.kind = s->choices[i]->kind,
                          .group = s->choices[i]->group,
+                         .split = pn_choice_is_split(s->choices[i]),
                          .inputs = s->inputs,
                          .mean_square = s->inputs->mean_square,
                          .scales = way->scales,

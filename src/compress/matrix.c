@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "compress/feedback.h"
+#include "quant/split.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -211,7 +212,11 @@ static void round_panels(void *arg, size_t begin, size_t end, int worker) {
         pn_rounding_loss loss = {0};
         if (!(j->how->mean_square ? round_columns : round_rows)(j, at, first, n, &loss)) return;
         j->losses[panel] = loss;
-        if (j->packed)
+        if (j->packed && j->how->split)
+            pn_split_pack_integers(j->how->kind, at->room.codes, at->room.scales, n,
+                                   (j->n_row + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS, j->shape.n_col, panel,
+                                   j->packed);
+        else if (j->packed)
             pn_integer_pack(j->how->kind, j->shape, at->room.codes, at->room.scales, n,
                             j->packed + panel * j->panel_bytes);
     }

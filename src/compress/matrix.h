@@ -25,6 +25,7 @@ void pn_rounder_meanwhile(pn_rounder *rounder, void (*fn)(void *user), void *use
 typedef struct pn_rounding {
     pn_panel_kind kind;
     size_t group; /* columns that share a scale; 0: all of a row */
+    bool split;   /* packed in two parts (quant/split.h) */
     size_t every; /* only one in so many panels, for a loss that is about right; 0: all */
     /* What is known of the inputs, or NULL. */
     const pn_activations *inputs;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "compress/knapsack.h"
+#include "quant/split.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -187,9 +188,11 @@ pn_status pn_plan_begin(const pn_gguf *file, const pn_compress_options *o, pn_ch
     size_t n = pn_gguf_n_tensors(file);
     pn_choices choices = {pn_alloc(PN_MEM_OTHER, n, sizeof *choices.items), n};
     if (!choices.items) return pn_fail_memory(err, "compression plan", n * sizeof *choices.items);
+    const pn_role head = pn_gguf_find_tensor(file, "output.weight") ? PN_ROLE_HEAD : PN_ROLE_EMBEDDING;
     for (size_t i = 0; i < n; i++) {
         choices.items[i].tensor = pn_gguf_tensor_at(file, i);
         pn_status status = choose(o, &choices.items[i], err);
+        choices.items[i].may_be_split = choices.items[i].role == head && o->format == PN_FORMAT_POSTERN;
         if (status == PN_OK) continue;
         pn_plan_done(&choices);
         return status;
@@ -226,8 +229,14 @@ uint64_t pn_choice_weights(const pn_choice *c) {
 
 const pn_qtype *pn_choice_type(const pn_choice *c) {
     const pn_qtype *type = pn_qtype_find(c->tensor->type);
+    if (c->compressed && c->may_be_split && c->group == 0)
+        return pn_panel_type(pn_split_kind(c->kind, c->tensor->dims[1]), 0);
     if (c->compressed) return pn_panel_type(c->kind, c->group);
     return c->tensor->n_dims == 2 && type->block_rows == 1 ? pn_panel_type(pn_panel_kind_of(type), 0) : type;
+}
+
+bool pn_choice_is_split(const pn_choice *c) {
+    return c->compressed && pn_panel_kind_of(pn_choice_type(c)) != c->kind;
 }
 
 uint64_t pn_choice_bytes(const pn_choice *c) {

@@ -20,6 +20,7 @@ typedef enum pn_role {
 typedef struct pn_choice {
     const pn_gguf_tensor *tensor;
     pn_role role;
+    bool may_be_split;  /* the output head, the embedding where it serves as that too; not to be exported */
     bool compressed;    /* into kind and group; otherwise kept as it is */
     bool may_be_4_bits; /* one of those that the ratio is about */
     pn_panel_kind kind;
@@ -64,8 +65,9 @@ size_t pn_backup_group(const pn_compress_options *options);
 
 /* Bytes of a tensor as it is written. */
 uint64_t pn_choice_bytes(const pn_choice *choice);
-/* The type it is written as. */
+/* The type it is written as; and whether that is its kind in two parts (quant/split.h). */
 const pn_qtype *pn_choice_type(const pn_choice *choice);
+bool pn_choice_is_split(const pn_choice *choice);
 /* Weights of a tensor. */
 uint64_t pn_choice_weights(const pn_choice *choice);
 

@@ -32,7 +32,7 @@ void pn_tensor_flush(pn_job *job) {
 
 /* In packed[1], while what is in packed[0] is written. */
 static pn_status round_nearest(pn_job *job, pn_choice *c, pn_error *err) {
-    const pn_rounding nearest = {.kind = c->kind, .group = c->group};
+    const pn_rounding nearest = {.kind = c->kind, .group = c->group, .split = pn_choice_is_split(c)};
     pn_rounding_loss loss = {0};
     if (job->waiting) pn_rounder_meanwhile(job->rounder, write_waiting, job);
     pn_status status = pn_round_matrix(job->rounder, c->tensor, &nearest, false, job->packed[1], &loss, err);

@@ -21,7 +21,7 @@ static bool is_head(const pn_gguf *in, const pn_gguf_tensor *t) {
 
 static pn_panel_kind kind_of(const pn_gguf *in, const pn_gguf_tensor *t) {
     pn_panel_kind kind = pn_panel_kind_of(pn_qtype_find(t->type));
-    return is_head(in, t) && pn_split_pays(kind, t->dims[1]) ? PN_PANEL_SPLIT : kind;
+    return is_head(in, t) ? pn_split_kind(kind, t->dims[1]) : kind;
 }
 
 static void describe(const pn_gguf *in, pn_gguf_writer *out) {

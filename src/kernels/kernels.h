@@ -74,8 +74,10 @@ typedef struct pn_codes {
        size_t out_stride))                                                                                   \
     /* The floats of columns 32 * step .. + 32 * n_step of an unpacked panel: out [columns][16]. */          \
     X(codes_to_f32, EXACT, void, (const pn_codes *w, size_t step, size_t n_step, float *out))                \
-    /* A panel of kind Q8_0 put together from the two parts of quant/split.h. */                             \
-    X(join_split, EXACT, void, (const uint8_t *high, const uint8_t *low, size_t n_col, uint8_t *panel))      \
+    /* The codes of n_step steps of 8 bits, put together from the two parts of quant/split.h. Each may be    \
+       followed by scale_bytes, 0 or 32: the first half of what follows the step's codes in high. */         \
+    X(join_split, EXACT, void,                                                                               \
+      (const uint8_t *high, const uint8_t *low, size_t n_step, size_t scale_bytes, uint8_t *panel))          \
     X(f16_to_f32, EXACT, void, (const uint16_t *x, float *out, size_t n))                                    \
     X(bf16_to_f32, EXACT, void, (const uint16_t *x, float *out, size_t n))                                   \
     /* out[t * out_stride + r] += sum over c < k of w[c * 16 + r] * x[t * x_stride + c], in order of c, for  \
@@ -124,7 +126,7 @@ typedef struct pn_codes {
     X(scale_f32, EXACT, void, (float *x, float factor, size_t n)) /* x *= factor */                          \
     X(f32_to_f16, EXACT, void, (const float *x, uint16_t *out, size_t n))                                    \
     /* Rounding weights to integers, for compression: quant/integer.h, whose functions of these names they   \
-       are. What round_codes returns is BOUNDED, as sums are; codes are EXACT. */                                       \
+       are. What round_codes returns is BOUNDED, as sums are; codes are EXACT. */                            \
     X(find_range, EXACT, void, (const float *x, size_t n, float range[2]))                                   \
     X(round_codes, BOUNDED, float,                                                                           \
       (pn_panel_kind kind, pn_integer_scale scale, const float *x, size_t n, uint8_t *codes))                \

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ops/ops.h"
-
-#include "quant/split.h"
+#include "ops/matmul.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -13,12 +11,30 @@ struct candidate {
     size_t row;
 };
 
+#define LOW_STEPS_MAX 32
+#define LOW_REST      0.4  /* of x^2: no more steps are taken where less is left */
+#define LEAST_REST    1e-3 /* is always allowed for, for what rounding does */
+
+/* The steps of 32 columns with the greatest inputs, by which the high part is off the most. Where that alone
+   does not tell, their low part is added before all of it is. */
+struct low {
+    size_t n, steps[LOW_STEPS_MAX];
+    pn_inputs inputs; /* of these steps alone */
+    float sum;        /* of them */
+    int8_t codes[2 * LOW_STEPS_MAX * PN_STEP];
+    float scales[LOW_STEPS_MAX], sums[LOW_STEPS_MAX];
+    int32_t bias[LOW_STEPS_MAX], half[2 * LOW_STEPS_MAX];
+};
+
 struct head {
     const pn_ops *ops;
     const pn_weight *weight;
     float *logits;
     pn_inputs inputs;
-    float unit_error; /* what is allowed for, per length of residual */
+    float sum; /* of all inputs, as rounded */
+    struct low low;
+    /* What is allowed for, per length of residual: of the high part, and with those steps. */
+    float unit_error, rest_error;
     pn_top top;
     struct candidate best[PN_HEAD_TOP_MAX]; /* least first; computed in full first */
     float threshold;                        /* no logit below it can be among the greatest */
@@ -30,6 +46,18 @@ struct head {
 static size_t panel_rows(const pn_weight *weight, size_t panel) {
     size_t left = weight->n_row - panel * PN_PANEL_ROWS;
     return left < PN_PANEL_ROWS ? left : PN_PANEL_ROWS;
+}
+
+static bool is_apart(const pn_weight *weight) {
+    return pn_panel_formats[weight->kind].apart;
+}
+
+/* Of a panel of an INT8 kind. */
+static void scales_of(const struct head *h, size_t panel, float *d) {
+    const pn_weight *w = h->weight;
+    uint16_t halves[3 * PN_PANEL_ROWS / 2]; /* zeros follow */
+    pn_split_scales(w->kind, &w->split, w->data + panel * w->panel_bytes, panel, w->n_col, (uint8_t *)halves);
+    h->ops->kernels->f16_to_f32(halves, d, PN_PANEL_ROWS);
 }
 
 /* ---- the greatest that a worker has seen: the least of them first ---- */
@@ -56,19 +84,85 @@ static struct candidate *seen_by(const struct head *h, int worker) {
     return (struct candidate *)(void *)(h->ops->scratch + (size_t)worker * h->ops->scratch_stride);
 }
 
+/* ---- the steps with the greatest inputs ---- */
+
+/* Which they are, and how far off logits may be without and with them. */
+static void choose_low(struct head *h, const float *x) {
+    const size_t n_step = h->inputs.n_step, most = n_step / 4;
+    float *squares = h->ops->scratch;
+    double all = 0, rest = 0;
+    for (size_t s = 0; s < n_step; s++) {
+        squares[s] = 0;
+        for (size_t c = s * PN_STEP; c < (s + 1) * PN_STEP; c++)
+            squares[s] += x[c] * x[c];
+        all += (double)squares[s];
+    }
+    rest = all;
+    while (h->low.n < most && h->low.n < LOW_STEPS_MAX && rest > LOW_REST * all) {
+        size_t greatest = 0;
+        for (size_t s = 1; s < n_step; s++)
+            if (squares[s] > squares[greatest]) greatest = s;
+        h->low.steps[h->low.n++] = greatest;
+        rest -= (double)squares[greatest];
+        squares[greatest] = 0;
+    }
+    rest = rest > LEAST_REST * all ? rest : LEAST_REST * all;
+    h->unit_error = PN_HEAD_SIGMAS * (float)sqrt(all / (double)h->weight->n_col);
+    h->rest_error = PN_HEAD_SIGMAS * (float)sqrt(rest / (double)h->weight->n_col);
+}
+
+static void gather_low(struct head *h) {
+    struct low *low = &h->low;
+    const pn_inputs *all = &h->inputs;
+    const size_t n_plane = (size_t)all->n_plane;
+    low->inputs = (pn_inputs){.n_plane = all->n_plane,
+                              .n_step = low->n,
+                              .codes = low->codes,
+                              .scale = low->scales,
+                              .sum = low->sums,
+                              .bias = low->bias,
+                              .half = low->half};
+    for (size_t i = 0; i < low->n; i++) {
+        const size_t step = low->steps[i];
+        for (size_t p = 0; p < n_plane; p++)
+            memcpy(low->codes + (p * low->n + i) * PN_STEP, all->codes + (p * all->n_step + step) * PN_STEP,
+                   PN_STEP);
+        low->scales[i] = all->scale[step];
+        low->sums[i] = all->sum[step];
+        low->bias[i] = all->bias[step];
+        low->half[2 * i] = all->half[2 * step];
+        low->half[2 * i + 1] = all->half[2 * step + 1];
+        low->sum += all->sum[step];
+    }
+}
+
 /* ---- first pass: the high part of all rows ---- */
+
+/* What the scales of a panel of an INT8 kind are to be multiplied with besides: see quant/split.h. */
+static void add_offsets(const struct head *h, size_t panel, float *logits) {
+    const pn_weight *w = h->weight;
+    const uint8_t *zero = w->split.zero ? w->split.zero + panel * PN_PANEL_ROWS : NULL;
+    float d[PN_PANEL_ROWS];
+    scales_of(h, panel, d);
+    for (size_t r = 0; r < PN_PANEL_ROWS; r++)
+        logits[r] += d[r] * h->sum * (135.5f - (zero ? (float)zero[r] : 128));
+}
 
 static void take_panel(const struct head *h, size_t panel, const float *sixteenths, struct candidate *seen) {
     size_t row = panel * PN_PANEL_ROWS;
+    float logits[PN_PANEL_ROWS];
+    for (size_t r = 0; r < PN_PANEL_ROWS; r++)
+        logits[r] = 16 * sixteenths[r];
+    if (is_apart(h->weight)) add_offsets(h, panel, logits);
     for (size_t r = 0; r < panel_rows(h->weight, panel); r++) {
-        float logit = 16 * sixteenths[r];
-        h->logits[row + r] = logit;
-        keep_greatest(seen, h->top.n, (struct candidate){logit, row + r});
+        h->logits[row + r] = logits[r];
+        keep_greatest(seen, h->top.n, (struct candidate){logits[r], row + r});
     }
 }
 
 static void first_pass(void *arg, size_t begin, size_t end, int worker) {
     const struct head *h = arg;
+    const pn_few_fn few = h->ops->kernels->few[pn_split_high(h->weight->kind)];
     size_t n = end - begin, longest = (n + PN_FEW_PANELS - 1) / PN_FEW_PANELS;
     for (size_t i = 0; i < longest; i++) { /* as many long runs side by side */
         const uint8_t *data[PN_FEW_PANELS] = {0};
@@ -80,39 +174,51 @@ static void first_pass(void *arg, size_t begin, size_t end, int worker) {
             panels[n_panel] = panel;
             data[n_panel++] = h->weight->data + panel * h->weight->panel_bytes;
         }
-        h->ops->kernels->few[PN_PANEL_Q4_1](data, n_panel, pn_weight_shape(h->weight), &h->inputs, 0, 1, out);
+        few(data, n_panel, pn_weight_shape(h->weight), &h->inputs, 0, 1, out);
         for (size_t p = 0; p < n_panel; p++)
             take_panel(h, panels[p], out + p * PN_PANEL_ROWS, seen_by(h, worker));
     }
 }
 
-/* ---- second pass: in full where it may matter ---- */
+/* ---- second pass: more exactly where it may matter, and in full where it still may ---- */
 
-static bool may_matter(const struct head *h, size_t panel) {
+static bool may_matter(const struct head *h, size_t panel, float unit_error) {
     const float *logits = h->logits + panel * PN_PANEL_ROWS,
-                *residual = h->weight->residual + panel * PN_PANEL_ROWS;
+                *residual = h->weight->split.residual + panel * PN_PANEL_ROWS;
     bool any = false; /* a NaN matters */
     for (size_t r = 0; r < panel_rows(h->weight, panel); r++)
-        any |= !(logits[r] + h->unit_error * residual[r] < h->threshold);
+        any |= !(logits[r] + unit_error * residual[r] < h->threshold);
     return any;
 }
 
-static uint8_t *joined_by(const struct head *h, int worker) {
+/* Room in a worker's scratch for a panel. */
+static uint8_t *room_of(const struct head *h, int worker) {
     return (uint8_t *)seen_by(h, worker);
 }
 
-static void compute_panel(struct head *h, size_t panel, uint8_t *joined) {
-    const pn_kernels *kernels = h->ops->kernels;
+static void add_low(struct head *h, size_t panel, uint8_t *room) {
+    const pn_weight *w = h->weight;
+    const struct low *low = &h->low;
+    const uint8_t *high = w->data + panel * w->panel_bytes, *some = room;
+    const pn_panel_shape shape = {low->n * PN_STEP, low->n * PN_STEP};
+    float out[PN_PANEL_ROWS], d[PN_PANEL_ROWS] = {0};
+    pn_split_some_low(w->kind, &w->split, high, panel, w->n_col, low->steps, low->n, room);
+    h->ops->kernels->few[pn_split_high(w->kind)](&some, 1, shape, &low->inputs, 0, 1, out);
+    if (is_apart(w)) scales_of(h, panel, d);
+    for (size_t r = 0; r < panel_rows(w, panel); r++)
+        h->logits[panel * PN_PANEL_ROWS + r] += out[r] + d[r] * 0.5f * low->sum;
+}
+
+/* In full; unit_error is that of the logits so far. */
+static void compute_panel(struct head *h, size_t panel, float unit_error, uint8_t *room) {
     const pn_weight *w = h->weight;
     const size_t row = panel * PN_PANEL_ROWS;
     float out[PN_PANEL_ROWS];
-    const uint8_t *whole = joined;
-    kernels->join_split(w->data + panel * w->panel_bytes,
-                        w->low + panel * (w->n_col / PN_STEP) * PN_SPLIT_LOW_BYTES, w->n_col, joined);
-    kernels->few[PN_PANEL_Q8_0](&whole, 1, pn_weight_shape(w), &h->inputs, 0, 1, out);
+    const uint8_t *whole = pn_matmul_join(h->ops->kernels, w, panel, room);
+    h->ops->kernels->few[w->kind](&whole, 1, pn_weight_shape(w), &h->inputs, 0, 1, out);
     for (size_t r = 0; r < panel_rows(w, panel); r++) {
         float error = fabsf(out[r] - h->logits[row + r]);
-        if (!(error <= 0.75f * h->unit_error * w->residual[row + r] + 1e-5f * fabsf(out[r])))
+        if (!(error <= 0.75f * unit_error * w->split.residual[row + r] + 1e-5f * fabsf(out[r])))
             atomic_store(&h->failed, true);
         h->logits[row + r] = out[r];
     }
@@ -130,8 +236,8 @@ static void best_panels(void *arg, size_t begin, size_t end, int worker) {
     struct head *h = arg;
     for (size_t i = begin; i < end; i++) {
         size_t panel = h->best[i].row / PN_PANEL_ROWS;
-        if (panel < h->weight->n_panel && !is_best(h, i + 1, panel) && may_matter(h, panel))
-            compute_panel(h, panel, joined_by(h, worker));
+        if (panel < h->weight->n_panel && !is_best(h, i + 1, panel) && may_matter(h, panel, h->unit_error))
+            compute_panel(h, panel, h->unit_error, room_of(h, worker));
     }
 }
 
@@ -139,18 +245,13 @@ static void other_panels(void *arg, size_t begin, size_t end, int worker) {
     struct head *h = arg;
     for (size_t panel = begin; panel < end; panel++) {
         if (atomic_load_explicit(&h->failed, memory_order_relaxed)) return;
-        if (may_matter(h, panel) && !is_best(h, 0, panel)) compute_panel(h, panel, joined_by(h, worker));
+        if (!may_matter(h, panel, h->unit_error) || is_best(h, 0, panel)) continue;
+        if (h->low.n > 0) add_low(h, panel, room_of(h, worker));
+        if (may_matter(h, panel, h->rest_error)) compute_panel(h, panel, h->rest_error, room_of(h, worker));
     }
 }
 
 /* ---- all ---- */
-
-static float length_of(const float *x, size_t n) {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return (float)sqrt(sum);
-}
 
 static void forget_seen(const struct head *h) {
     for (int worker = 0; worker < pn_pool_threads(h->ops->pool); worker++)
@@ -170,7 +271,7 @@ static void raise_threshold(struct head *h) {
     const size_t n = h->top.n;
     float greatest = -INFINITY, least = INFINITY;
     if (h->best[n - 1].row >= h->weight->n_row) return; /* no number among them */
-    compute_panel(h, h->best[n - 1].row / PN_PANEL_ROWS, joined_by(h, 0));
+    compute_panel(h, h->best[n - 1].row / PN_PANEL_ROWS, h->unit_error, room_of(h, 0));
     h->threshold = h->logits[h->best[n - 1].row] - h->top.margin;
     pn_ops_run(h->ops, best_panels, h, n - 1, 1);
     for (size_t i = 0; i < n; i++) {
@@ -183,17 +284,19 @@ static void raise_threshold(struct head *h) {
 
 static bool in_two_parts(const pn_ops *ops, const pn_weight *weight, const float *x, pn_top top,
                          float *logits) {
-    const size_t n = weight->n_col;
     struct head h = {.ops = ops,
                      .weight = weight,
                      .logits = logits,
                      .inputs = *ops->inputs,
                      .top = top,
                      .threshold = -INFINITY};
-    h.inputs.n_step = n / PN_STEP;
-    h.unit_error = PN_HEAD_SIGMAS * length_of(x, n) / sqrtf((float)n);
-    h.max_panels = weight->n_panel / 8;
+    h.inputs.n_step = weight->n_col / PN_STEP;
+    h.max_panels = weight->n_panel / 5;
     ops->kernels->quantise(x, 0, 1, &h.inputs);
+    for (size_t step = 0; step < h.inputs.n_step; step++)
+        h.sum += h.inputs.sum[step];
+    choose_low(&h, x);
+    gather_low(&h);
     forget_seen(&h);
     pn_ops_run(ops, first_pass, &h, weight->n_panel, 1);
     gather_seen(&h);
@@ -222,7 +325,7 @@ static void note_outcome(pn_head_record *record, bool paid) {
 }
 
 bool pn_ops_head(const pn_ops *ops, const pn_weight *weight, const float *x, pn_top top, float *logits) {
-    bool possible = top.n > 0 && top.n <= PN_HEAD_TOP_MAX && weight->low && ops->inputs;
+    bool possible = top.n > 0 && top.n <= PN_HEAD_TOP_MAX && weight->split.low && ops->inputs;
     if (possible && !is_paused(ops->head)) {
         bool paid = in_two_parts(ops, weight, x, top, logits);
         note_outcome(ops->head, paid);

@@ -33,25 +33,36 @@ static size_t panel_dealt(const struct matmul *m, const pn_weight *weight, size_
 /* ---- where a panel's bytes are ---- */
 
 /* Room in a worker's scratch for an unpacked panel, for FLOAT_COLUMNS columns of it as floats, and for one
-   that had to be put together, each in floats for a matrix of n columns. */
+   that had to be put together, with the scales of a step after each or those of a row at its end: each in
+   floats for a matrix of n columns. */
 #define FLOAT_COLUMNS      256
 #define ROUNDED(n)         (((n) + 15) / 16 * 16)
 #define UNPACKED_FLOATS(n) ROUNDED(6 * (n)) /* codes 4, scales and offsets 1 each at most */
-#define JOINED_FLOATS(n)   ROUNDED((n) / PN_STEP * (544 / sizeof(float)))
+#define JOINED_FLOATS(n)   ROUNDED((n) / PN_STEP * (544 / sizeof(float)) + 12)
 
 size_t pn_matmul_scratch_floats(size_t max_col) {
     return UNPACKED_FLOATS(max_col) + FLOAT_COLUMNS * PN_PANEL_ROWS + JOINED_FLOATS(max_col);
 }
 
+const uint8_t *pn_matmul_join(const pn_kernels *kernels, const pn_weight *weight, size_t panel,
+                              uint8_t *joined) {
+    const size_t n_col = weight->n_col, n_step = n_col / PN_STEP;
+    const uint8_t *high = weight->data + panel * weight->panel_bytes;
+    const uint8_t *low = pn_split_low(&weight->split, panel, n_col);
+    const bool apart = pn_panel_formats[weight->kind].apart;
+    kernels->join_split(high, low, n_step, apart ? 0 : 2 * PN_PANEL_ROWS, joined);
+    if (apart)
+        pn_split_scales(weight->kind, &weight->split, high, panel, n_col,
+                        joined + n_step * 2 * PN_SPLIT_CODES);
+    return joined;
+}
+
 static const uint8_t *panel_data(const struct matmul *m, const pn_weight *weight, size_t panel,
                                  float *scratch) {
     const uint8_t *data = weight->data + panel * weight->panel_bytes;
-    if (!weight->low) return data;
-    size_t n_col = weight->n_col;
-    uint8_t *joined = (uint8_t *)(scratch + UNPACKED_FLOATS(n_col) + FLOAT_COLUMNS * PN_PANEL_ROWS);
-    m->ops->kernels->join_split(data, weight->low + panel * (n_col / PN_STEP) * PN_SPLIT_LOW_BYTES, n_col,
-                                joined);
-    return joined;
+    if (!weight->split.low) return data;
+    scratch += UNPACKED_FLOATS(weight->n_col) + FLOAT_COLUMNS * PN_PANEL_ROWS;
+    return pn_matmul_join(m->ops->kernels, weight, panel, (uint8_t *)scratch);
 }
 
 /* ---- a few tokens ---- */
@@ -73,7 +84,7 @@ static void few_panels(const struct matmul *m, const pn_matmul_job *job, const s
 /* Those that have to be put together come one by one: there is scratch for one. */
 static void few_tokens(const struct matmul *m, const pn_matmul_job *job, size_t from, size_t to,
                        float *scratch) {
-    const size_t most = job->weight->low ? 1 : PN_FEW_PANELS;
+    const size_t most = job->weight->split.low ? 1 : PN_FEW_PANELS;
     for (size_t i = from, n; i < to; i += n) {
         size_t panels[PN_FEW_PANELS];
         for (n = 0; n < most && i + n < to; n++)

@@ -91,7 +91,9 @@ typedef struct pn_top {
 } pn_top;
 
 /* Logits of one token from an output head, whose matrix may be in two parts. Of such a matrix the high part
-   gives every logit and how far off it may be, and rows are computed in full that may be among those wanted.
+   gives every logit and how far off it may be. To rows that may be among those wanted the low part is added
+   of the few steps with the greatest inputs, which leaves less to be off by; those that still may be are
+   computed in full.
    Then true is returned, the wanted logits are the same bits as pn_ops_matmul's, and every other is less than
    all of these, but only near its own value.
 

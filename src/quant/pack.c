@@ -16,16 +16,11 @@ void pn_pack_panel(const pn_qtype *type, pn_panel_kind kind, const uint8_t *data
     size_t row_bytes = n_col / type->block_len * type->block_bytes, row = panel * PN_PANEL_ROWS;
     size_t left = n_row - row, n = left < PN_PANEL_ROWS ? left : PN_PANEL_ROWS;
     const uint8_t *rows = data + row * row_bytes;
-    if (kind != PN_PANEL_SPLIT) {
+    if (kind == PN_PANEL_SPLIT_Q8_0)
+        pn_split_pack(rows, row_bytes, n, (n_row + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS, n_col, panel, place);
+    else
         pn_panel_pack(type, rows, row_bytes, n, n_col,
                       place + panel * pn_panel_bytes(kind, (pn_panel_shape){n_col, n_col}));
-        return;
-    }
-    size_t n_panel = (n_row + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS, steps = n_col / PN_STEP;
-    float *residual = (float *)(void *)(place + pn_split_residual_offset(n_panel, n_col));
-    pn_split_pack(rows, row_bytes, n, n_col, place + panel * steps * PN_SPLIT_HIGH_BYTES,
-                  place + pn_split_low_offset(n_panel, n_col) + panel * steps * PN_SPLIT_LOW_BYTES,
-                  residual + panel * PN_PANEL_ROWS);
 }
 
 void pn_pack_matrix(const pn_qtype *type, pn_panel_kind kind, const uint8_t *data, size_t n_row, size_t n_col,

@@ -10,8 +10,8 @@
 bool pn_pack_bytes(pn_panel_kind kind, uint64_t n_row, uint64_t n_col, uint64_t *out);
 
 /* Packs rows 16 * panel .. of `type` (not a packed one), which lie one after the other from data on, to where
-   they belong in the packed matrix at `place`. kind is that of the type, or PN_PANEL_SPLIT for Q8_0. Panels
-   may be packed in any order and at the same time. */
+   they belong in the packed matrix at `place`. kind is that of the type, or PN_PANEL_SPLIT_Q8_0 for Q8_0.
+   Panels may be packed in any order and at the same time. */
 void pn_pack_panel(const pn_qtype *type, pn_panel_kind kind, const uint8_t *data, size_t n_row, size_t n_col,
                    size_t panel, uint8_t *place);
 

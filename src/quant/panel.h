@@ -65,7 +65,9 @@ typedef enum pn_panel_kind {
     PN_PANEL_F32 = PN_PANEL_CODED_COUNT,
     PN_PANEL_F16,
     PN_PANEL_BF16,
-    PN_PANEL_SPLIT, /* 8 bits in two parts: quant/split.h */
+    PN_PANEL_SPLIT_Q8_0, /* 8 bits in two parts: quant/split.h */
+    PN_PANEL_SPLIT_INT8_SYM,
+    PN_PANEL_SPLIT_INT8_ASYM,
     PN_PANEL_KIND_COUNT
 } pn_panel_kind;
 

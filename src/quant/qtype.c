@@ -37,11 +37,13 @@ enum {
     NUMBER_F32,
     NUMBER_F16,
     NUMBER_BF16,
-    NUMBER_SPLIT,
+    NUMBER_SPLIT_Q8_0,
     NUMBER_INT4_SYM,
     NUMBER_INT8_SYM = NUMBER_INT4_SYM + 2, /* the one before was INT4_ASYM with zeros of 8 bits */
     NUMBER_INT8_ASYM,
     NUMBER_INT4_ASYM,
+    NUMBER_SPLIT_INT8_SYM,
+    NUMBER_SPLIT_INT8_ASYM,
 };
 
 #define CODES(bits, n_col) ((n_col)*PN_PANEL_ROWS * (bits) / 8)
@@ -70,6 +72,11 @@ enum {
     PER_GROUP(INT4_SYM, 4, 32, n, log2), PER_GROUP(INT8_SYM, 8, 32, n, log2),                                \
         PER_GROUP(INT8_ASYM, 8, 48, n, log2), PER_GROUP(INT4_ASYM, 4, 40, n, log2)
 
+/* In two parts: bytes of scales per step, and of each row besides its steps. */
+#define SPLIT(name, text, scales, row_bytes)                                                                 \
+    PACKED(NUMBER_SPLIT_##name, text, PN_STEP, 2 * PN_SPLIT_CODES + (scales), (row_bytes)*PN_PANEL_ROWS,     \
+           PN_PANEL_SPLIT_##name)
+
 static const pn_qtype packed_types[] = {
 #define PN_PANEL(name, bits, group, zero, codebook, min, super, apart)                                       \
     PACKED(NUMBER_##name, #name "_R16", UNIT(super), UNIT_BYTES(bits, group, min, super), 0, PN_PANEL_##name),
@@ -78,12 +85,13 @@ static const pn_qtype packed_types[] = {
     OF_FLOATS(F32, 4),
     OF_FLOATS(F16, 2),
     OF_FLOATS(BF16, 2),
-    PACKED(NUMBER_SPLIT, "Q8_0_R16_SPLIT", PN_STEP, PN_SPLIT_HIGH_BYTES + PN_SPLIT_LOW_BYTES,
-           sizeof(float) * PN_PANEL_ROWS, PN_PANEL_SPLIT),
+    SPLIT(Q8_0, "Q8_0_R16_SPLIT", 2 * sizeof(uint16_t) * PN_PANEL_ROWS, sizeof(float)),
     PER_CHANNEL(INT4_SYM, 4, 32),
     PER_CHANNEL(INT8_SYM, 8, 32),
     PER_CHANNEL(INT8_ASYM, 8, 48),
     PER_CHANNEL(INT4_ASYM, 4, 40),
+    SPLIT(INT8_SYM, "INT8_SYM_CH_R16_SPLIT", 0, sizeof(uint16_t) + sizeof(float)),
+    SPLIT(INT8_ASYM, "INT8_ASYM_CH_R16_SPLIT", 0, sizeof(uint16_t) + sizeof(float) + 1),
     PER_GROUP_OF(32, 5),
     PER_GROUP_OF(64, 6),
     PER_GROUP_OF(128, 7),

@@ -100,7 +100,7 @@ static pn_status make_room(pn_weights *w, pn_error *err) {
         const pn_gguf_tensor *t = pn_gguf_tensor_at(w->file, i);
         if (t->n_dims < 2 || pn_qtype_find(t->type)->block_rows > 1) continue;
         pn_panel_kind kind = pn_panel_kind_of(pn_qtype_find(t->type));
-        if (pn_split_pays(kind, t->dims[1])) kind = PN_PANEL_SPLIT; /* a little larger; it may be the head */
+        kind = pn_split_kind(kind, t->dims[1]); /* a little larger; it may be the head */
         if (!packed_bytes(t, kind, &bytes) || !pn_add_u64(sum, bytes, &sum) || sum > SIZE_MAX / 2)
             return pn_fail_at(err, PN_ERR_LIMIT, t->position, "the matrices do not fit in memory");
     }
@@ -128,18 +128,16 @@ static pn_status plan_packing(pn_weights *w, const pn_gguf_tensor *t, const char
 /* What a matrix of a kind is that lies packed at data. */
 static pn_weight describe(const pn_gguf_tensor *t, pn_panel_kind kind, const uint8_t *data) {
     pn_weight weight = {.data = data,
-                        .kind = kind,
+                        .kind = pn_split_whole(kind),
                         .n_row = (size_t)t->dims[1],
                         .n_col = (size_t)t->dims[0],
                         .group = pn_panel_shape_of(pn_qtype_find(t->type), (size_t)t->dims[0]).group,
                         .n_panel = ((size_t)t->dims[1] + PN_PANEL_ROWS - 1) / PN_PANEL_ROWS};
-    if (kind == PN_PANEL_SPLIT) {
-        weight.kind = PN_PANEL_Q8_0;
-        weight.low = data + pn_split_low_offset(weight.n_panel, weight.n_col);
-        weight.residual =
-            (const float *)(const void *)(data + pn_split_residual_offset(weight.n_panel, weight.n_col));
+    if (kind != weight.kind) {
+        weight.split = pn_split_at(weight.kind, data, weight.n_panel, weight.n_col);
+        kind = pn_split_high(weight.kind);
     }
-    weight.panel_bytes = pn_panel_bytes(weight.low ? PN_PANEL_Q4_1 : kind, pn_weight_shape(&weight));
+    weight.panel_bytes = pn_panel_bytes(kind, pn_weight_shape(&weight));
     return weight;
 }
 
@@ -157,7 +155,7 @@ static pn_status find_matrix(pn_weights *w, const char *name, size_t n_row, size
     pn_panel_kind kind = pn_panel_kind_of(type);
     const uint8_t *data = t->data;
     if (type->block_rows == 1) {
-        if (split && pn_split_pays(kind, t->dims[1])) kind = PN_PANEL_SPLIT;
+        if (split) kind = pn_split_kind(kind, t->dims[1]);
         PN_TRY(plan_packing(w, t, name, kind, &data, err));
     } else if ((uintptr_t)data % LINE != 0) {
         return pn_fail_at(err, PN_ERR_FORMAT, t->position,
@@ -189,16 +187,15 @@ bool pn_weights_has(const pn_weights *w, const char *name) {
 void pn_weight_decode_row(const pn_weight *weight, size_t row, float *dst) {
     size_t panel = row / PN_PANEL_ROWS, in_panel = row % PN_PANEL_ROWS;
     const uint8_t *data = weight->data + panel * weight->panel_bytes;
-    if (weight->low)
-        pn_split_decode_row(data, weight->low + panel * (weight->n_col / PN_STEP) * PN_SPLIT_LOW_BYTES,
-                            in_panel, weight->n_col, dst);
+    if (weight->split.low)
+        pn_split_decode_row(weight->kind, &weight->split, data, panel, in_panel, weight->n_col, dst);
     else
         pn_panel_decode_row(weight->kind, pn_weight_shape(weight), data, in_panel, dst);
 }
 
 uint64_t pn_weight_bytes(const pn_weight *weight) {
-    return weight->low ? pn_split_bytes(weight->n_panel, weight->n_col)
-                       : weight->n_panel * weight->panel_bytes;
+    return weight->split.low ? pn_split_bytes(weight->kind, weight->n_panel, weight->n_col)
+                             : weight->n_panel * weight->panel_bytes;
 }
 
 /* ---- packing ---- */

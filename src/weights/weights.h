@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "format/gguf.h"
 #include "quant/panel.h"
+#include "quant/split.h"
 
 /* A matrix that maps n_col inputs to n_row outputs, in panels of PN_PANEL_ROWS rows. */
 typedef struct pn_weight {
@@ -15,10 +16,8 @@ typedef struct pn_weight {
     size_t n_row, n_col;
     size_t group; /* columns that share a scale where that is not a matter of the kind */
     size_t n_panel, panel_bytes;
-    /* Of a matrix of kind Q8_0 in two parts (quant/split.h): data are its high part then, panel_bytes that
-       part's. NULL otherwise. */
-    const uint8_t *low;
-    const float *residual;
+    /* Of a matrix in two parts: data are its high part then, panel_bytes that part's. */
+    pn_split split;
 } pn_weight;
 
 static inline pn_panel_shape pn_weight_shape(const pn_weight *weight) {

@@ -195,6 +195,45 @@ static void names_of_types_say_bits_and_group(void **state) {
     pn_compress_result_free(&r);
 }
 
+/* A head of its own and an embedding with the same weights, of which only the head is in two parts; they read
+   back the same. */
+static void a_large_head_is_written_in_two_parts(void **state) {
+    (void)state;
+    enum { LARGE = 8200, N_COL = 32 };
+    float *w = random_weights(LARGE * N_COL, 1), before[N_COL], after[N_COL];
+    gb_file f = gb_begin(3, 32);
+    gb_u32(&f, "general.alignment", 32);
+    matrix(&f, "token_embd.weight", LARGE, N_COL, w);
+    matrix(&f, "output.weight", LARGE, N_COL, w);
+    write_file(&f);
+    free(w);
+    for (pn_weight_mode mode = PN_WEIGHTS_INT8_ASYM; mode <= PN_WEIGHTS_INT8_SYM; mode++) {
+        pn_compress_options o = pn_compress_options_default();
+        o.mode = mode;
+        pn_compress_result r = compress(&o);
+        const bool asym = mode == PN_WEIGHTS_INT8_ASYM;
+        assert_string_equal(find(&r, "token_embd.weight")->type_after,
+                            asym ? "INT8_ASYM_CH_R16" : "INT8_SYM_CH_R16");
+        assert_string_equal(find(&r, "output.weight")->type_after,
+                            asym ? "INT8_ASYM_CH_R16_SPLIT" : "INT8_SYM_CH_R16_SPLIT");
+        pn_compress_result_free(&r);
+        pn_weights *weights;
+        pn_weight whole, split;
+        assert_int_equal(pn_weights_open(OUT, &weights, NULL), PN_OK);
+        assert_int_equal(
+            pn_weights_find_matrix(weights, "token_embd.weight", 0, N_COL, PN_REQUIRED, &whole, NULL), PN_OK);
+        assert_int_equal(
+            pn_weights_find_head(weights, "output.weight", LARGE, N_COL, PN_REQUIRED, &split, NULL), PN_OK);
+        assert_true(!whole.split.low && split.split.low && whole.kind == split.kind);
+        for (size_t row = 0; row < LARGE; row++) {
+            pn_weight_decode_row(&whole, row, before);
+            pn_weight_decode_row(&split, row, after);
+            assert_memory_equal(before, after, sizeof before);
+        }
+        pn_weights_close(weights);
+    }
+}
+
 static void the_file_says_what_was_done(void **state) {
     (void)state;
     write_model();
@@ -482,6 +521,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mode_and_group_writes_the_nearest_codes),
         cmocka_unit_test(names_of_types_say_bits_and_group),
+        cmocka_unit_test(a_large_head_is_written_in_two_parts),
         cmocka_unit_test(the_file_says_what_was_done),
         cmocka_unit_test(the_report_comes_back),
         cmocka_unit_test(the_knapsack_is_the_best_of_all_subsets),

@@ -385,24 +385,24 @@ static void check_read_streams(const pn_kernels *t) {
 
 /* Byte b of vector v of a step: its high four bits from one part, its low four from the other. */
 static void check_join_split(const pn_kernels *t) {
-    for (size_t n_col = 0; n_col <= 320; n_col += 32) {
-        int place = n_col / 32 % 2 ? AT_END : AT_START;
-        size_t steps = n_col / 32;
-        uint8_t *high = guarded(steps, 320, place), *low = guarded(steps, 256, place),
-                *panel = guarded(steps, 544, place);
-        for (size_t i = 0; i < steps * 320; i++)
+    for (size_t n = 0; n <= 20; n++) {
+        int place = n % 2 ? AT_END : AT_START;
+        size_t steps = n / 2, scales = n % 4 < 2 ? 32 : 0, h_bytes = 256 + 2 * scales, bytes = 512 + scales;
+        uint8_t *high = guarded(steps, h_bytes, place), *low = guarded(steps, 256, place),
+                *panel = guarded(steps, bytes, place);
+        for (size_t i = 0; i < steps * h_bytes; i++)
             high[i] = (uint8_t)pn_rng_u64(&rng);
         for (size_t i = 0; i < steps * 256; i++)
             low[i] = (uint8_t)pn_rng_u64(&rng);
-        t->join_split(high, low, n_col, panel);
+        t->join_split(high, low, steps, scales, panel);
         for (size_t s = 0; s < steps; s++) {
             for (size_t v = 0; v < 8; v++)
                 for (size_t b = 0; b < 64; b++) {
                     size_t at = v % 4 * 64 + b, shift = v / 4 * 4;
-                    int h = high[s * 320 + at] >> shift & 15, l = low[s * 256 + at] >> shift & 15;
-                    assert_int_equal(panel[s * 544 + v * 64 + b], h << 4 | l);
+                    int h = high[s * h_bytes + at] >> shift & 15, l = low[s * 256 + at] >> shift & 15;
+                    assert_int_equal(panel[s * bytes + v * 64 + b], h << 4 | l);
                 }
-            assert_memory_equal(panel + s * 544 + 512, high + s * 320 + 256, 32);
+            assert_memory_equal(panel + s * bytes + 512, high + s * h_bytes + 256, scales);
         }
         free_guarded();
     }

@@ -467,24 +467,25 @@ static void check_codes_to_f32(const pn_kernels *t) {
 
 /* ---- joining ---- */
 
-static void check_join_case(const pn_kernels *t, size_t n_step, int place) {
+static void check_join_case(const pn_kernels *t, size_t n_step, size_t scale_bytes, int place) {
     const pn_panel_format nibbles = {.bits = 4};
-    size_t n_high = n_step * PN_SPLIT_HIGH_BYTES, n_low = n_step * PN_SPLIT_LOW_BYTES;
+    size_t high_bytes = PN_SPLIT_CODES + 2 * scale_bytes, n_high = n_step * high_bytes,
+           n_low = n_step * PN_SPLIT_CODES;
     uint8_t *high = guarded(n_high, 1, place), *low = guarded(n_low, 1, place),
-            *panel = guarded(pn_panel_bytes(PN_PANEL_Q8_0, (pn_panel_shape){n_step * PN_STEP, 0}), 1, place);
+            *panel = guarded(n_step * (STEP_CODES + scale_bytes), 1, place);
     for (size_t i = 0; i < n_high; i++)
         high[i] = (uint8_t)pn_rng_u64(&rng);
     for (size_t i = 0; i < n_low; i++)
         low[i] = (uint8_t)pn_rng_u64(&rng);
-    t->join_split(high, low, n_step * PN_STEP, panel);
-    for (size_t s = 0; s < n_step; s++, high += PN_SPLIT_HIGH_BYTES, low += PN_SPLIT_LOW_BYTES) {
+    t->join_split(high, low, n_step, scale_bytes, panel);
+    for (size_t s = 0; s < n_step; s++, high += high_bytes, low += PN_SPLIT_CODES) {
         for (size_t i = 0; i < STEP_CODES; i++) {
             size_t row = i % PN_PANEL_ROWS, column = i / PN_PANEL_ROWS;
             int code = 16 * packed_code(nibbles, high, row, column) + packed_code(nibbles, low, row, column);
             assert_int_equal(panel[column / 4 * 64 + row * 4 + column % 4], code);
         }
-        assert_memory_equal(panel + STEP_CODES, high + 256, 32); /* the scales */
-        panel += STEP_CODES + 32;
+        assert_memory_equal(panel + STEP_CODES, high + PN_SPLIT_CODES, scale_bytes);
+        panel += STEP_CODES + scale_bytes;
     }
     free_guarded();
 }
@@ -492,7 +493,8 @@ static void check_join_case(const pn_kernels *t, size_t n_step, int place) {
 static void check_join_split(const pn_kernels *t) {
     for (size_t n_step = 0; n_step <= 20; n_step++)
         for (int place = AT_START; place <= ASKEW; place++)
-            check_join_case(t, n_step, place);
+            for (size_t scale_bytes = 0; scale_bytes <= 32; scale_bytes += 32)
+                check_join_case(t, n_step, scale_bytes, place);
 }
 
 /* ---- quantise ---- */

@@ -4,7 +4,7 @@
    zeros that quant/integer.h packs. */
 #include "quant/panel.h"
 
-#include "quant/integer.h"
+#include "quant/split.h"
 
 #include "support/kernel_check.h"
 
@@ -220,7 +220,13 @@ static void test_packed_types(void **state) {
         assert_int_equal(pn_qtype_bytes(type, dims), 2 * pn_panel_bytes(kinds[k].kind, three));
     }
     const pn_qtype *split = pn_qtype_find(PN_QTYPE_PACKED + (uint32_t)COUNT(kinds));
-    assert_ptr_equal(split, pn_panel_type(PN_PANEL_SPLIT, 0));
+    assert_ptr_equal(split, pn_panel_type(PN_PANEL_SPLIT_Q8_0, 0));
+    for (pn_panel_kind kind = PN_PANEL_SPLIT_Q8_0; kind < PN_PANEL_KIND_COUNT; kind++) {
+        const pn_qtype *type = pn_panel_type(kind, 0);
+        const uint64_t dims[4] = {3 * (uint64_t)type->block_len, 17, 1, 1};
+        assert_int_equal(pn_qtype_bytes(type, dims),
+                         pn_split_bytes(pn_split_whole(kind), 2, (size_t)dims[0]));
+    }
 }
 
 /* Number, kind and group make the id; block and bytes besides blocks the size. */

@@ -97,8 +97,8 @@ static void test_find(void **state) {
         if (i > 0) assert_true(pn_qtype_at(i - 1)->id < type->id);
     }
     assert_int_equal(pn_qtype_at(15)->id, PN_QTYPE_PACKED);
-    assert_int_equal(pn_qtype_at(15 + 31)->id, PN_QTYPE_PACKED + 0x714);
-    assert_null(pn_qtype_at(15 + 32));
+    assert_int_equal(pn_qtype_at(15 + 33)->id, PN_QTYPE_PACKED + 0x714);
+    assert_null(pn_qtype_at(15 + 34));
     assert_null(pn_qtype_at(SIZE_MAX));
     assert_null(pn_qtype_find(9)); /* Q8_1: known by name only */
     static const uint32_t not_packed[] = {0x11,  0x100, 0x110, 0x40f, 0x410, 0x50f,

@@ -61,17 +61,18 @@ void pn_codes_to_f32_neon(const pn_codes *w, size_t step, size_t n_step, float *
     }
 }
 
-void pn_join_split_neon(const uint8_t *high, const uint8_t *low, size_t n_col, uint8_t *panel) {
-    const size_t half = PN_SPLIT_LOW_BYTES; /* of the codes, whose scales follow */
-    for (size_t s = 0; s < n_col / PN_STEP; s++) {
+void pn_join_split_neon(const uint8_t *high, const uint8_t *low, size_t n_step, size_t scale_bytes,
+                        uint8_t *panel) {
+    const size_t half = PN_SPLIT_CODES; /* of the codes, which scales may follow */
+    for (size_t s = 0; s < n_step; s++) {
         for (size_t b = 0; b < half; b += 16) {
             uint8x16_t h = vld1q_u8(high + b), l = vld1q_u8(low + b);
             vst1q_u8(panel + b, vsliq_n_u8(l, h, 4));
             vst1q_u8(panel + half + b, vsriq_n_u8(h, l, 4));
         }
-        memcpy(panel + 2 * half, high + half, 2 * PN_PANEL_ROWS);
-        high += PN_SPLIT_HIGH_BYTES;
-        low += PN_SPLIT_LOW_BYTES;
-        panel += 2 * half + 2 * PN_PANEL_ROWS;
+        memcpy(panel + 2 * half, high + half, scale_bytes);
+        high += half + 2 * scale_bytes;
+        low += PN_SPLIT_CODES;
+        panel += 2 * half + scale_bytes;
     }
 }

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/isa.h"
+#include "quant/split.h"
 
 #include <string.h>
 
-enum {
-    HIGH_BYTES = 320,
-    LOW_BYTES = 256,
-    WHOLE_BYTES = 544,
-    SCALES = 256,
-    WHOLE_SCALES = 512,
-    SCALE_BYTES = 32
-};
-
-void pn_join_split_scalar(const uint8_t *high, const uint8_t *low, size_t n_col, uint8_t *panel) {
-    for (size_t s = 0; s < n_col / PN_STEP; s++, high += HIGH_BYTES, low += LOW_BYTES, panel += WHOLE_BYTES) {
-        for (size_t b = 0; b < 256; b++) {
+void pn_join_split_scalar(const uint8_t *high, const uint8_t *low, size_t n_step, size_t scale_bytes,
+                          uint8_t *panel) {
+    for (size_t s = 0; s < n_step; s++) {
+        for (size_t b = 0; b < PN_SPLIT_CODES; b++) {
             panel[b] = (uint8_t)(high[b] << 4 | (low[b] & 15));
-            panel[b + 256] = (uint8_t)((high[b] & 0xf0) | low[b] >> 4);
+            panel[b + PN_SPLIT_CODES] = (uint8_t)((high[b] & 0xf0) | low[b] >> 4);
         }
-        memcpy(panel + WHOLE_SCALES, high + SCALES, SCALE_BYTES);
+        memcpy(panel + 2 * PN_SPLIT_CODES, high + PN_SPLIT_CODES, scale_bytes);
+        high += PN_SPLIT_CODES + 2 * scale_bytes;
+        low += PN_SPLIT_CODES;
+        panel += 2 * PN_SPLIT_CODES + scale_bytes;
     }
 }
