@@ -238,8 +238,8 @@ def parse():
     parser.add_argument("--text", type=Path, required=True, metavar="FILE", help="what divergence is measured on")
     parser.add_argument("--against", type=Path, metavar="FILE", help="base, or its saved reference (default: MODEL)")
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="another text, to round weights for")
-    parser.add_argument("--samples", type=int, default=128, metavar="N", help="of calibration (default: %(default)s)")
-    parser.add_argument("--sample-tokens", type=int, default=256, metavar="N", help="of each (default: %(default)s)")
+    parser.add_argument("--samples", type=int, default=20, metavar="N", help="of calibration (default: %(default)s)")
+    parser.add_argument("--sample-tokens", type=int, default=512, metavar="N", help="of each (default: %(default)s)")
     parser.add_argument("--modes", type=a_list(str), default=["int4_sym"], metavar="M,...", help="(default: int4_sym)")
     parser.add_argument("--ratios", type=a_list(float), default=[0.6, 0.8, 0.9, 1.0], metavar="R,...",
                         help="(default: 0.6,0.8,0.9,1)")
