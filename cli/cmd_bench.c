@@ -231,7 +231,9 @@ static int bench_model(bench *b, const char *path, cli_ints *depths, results *r)
     pn_error err = {0};
     size_t n_ids = 0;
     b->runner.model_options =
-        (pn_model_options){.n_threads = b->args->n_threads, .n_threads_decode = b->args->n_threads_decode};
+        (pn_model_options){.n_threads = b->args->n_threads,
+                           .n_threads_decode = b->args->n_threads_decode,
+                           .prefix_cache = PN_PREFIX_CACHE_OFF /* every prompt is to be read */};
     int code = runner_open(&b->runner, path);
     if (code != CLI_OK) return code;
     list_depths(b, depths);

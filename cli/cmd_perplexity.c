@@ -136,7 +136,7 @@ static bool is_model_file(const char *path) {
 
 static int measure(measurement *m, const char *path, const cli_text *text) {
     const perplexity_args *a = m->args;
-    const pn_model_options model_options = {.n_threads = a->n_threads};
+    const pn_model_options model_options = {.n_threads = a->n_threads, .prefix_cache = PN_PREFIX_CACHE_OFF};
     bool with_base = a->against != NULL && is_model_file(a->against);
     m->model.model_options = m->base.model_options = model_options;
     int code = runner_open(&m->model, path);

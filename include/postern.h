@@ -85,7 +85,11 @@ typedef struct pn_model_options {
     bool no_probe; /* choose by counting cores alone. Where threads share cores, or there are more than two, a
                       few milliseconds of measuring find better numbers; they are kept in
                       $XDG_CACHE_HOME/postern or ~/.cache/postern for the next time */
+    uint64_t prefix_cache; /* bytes for keys and values of texts that no session has any more, so that a later
+                              one with the same beginning need not compute them again; 0: a quarter of what
+                              the largest session may take; PN_PREFIX_CACHE_OFF: none */
 } pn_model_options;
+#define PN_PREFIX_CACHE_OFF UINT64_MAX
 
 /* Opens a GGUF file (any shard of a split one) and checks all of it that running needs. options may be NULL.
    The file stays mapped until the model is gone: replace it by renaming, never by writing into it. */
@@ -111,7 +115,7 @@ typedef struct pn_model_info {
 } pn_model_info;
 PN_API void pn_model_get_info(const pn_model *model, pn_model_info *out);
 
-typedef enum pn_kv_type { PN_KV_F16 = 0, PN_KV_F32 } pn_kv_type;
+typedef enum pn_kv_type { PN_KV_F16 = 0, PN_KV_F32, PN_KV_TYPE_COUNT } pn_kv_type;
 
 /* Bytes that decoding one token reads after `depth` others: all weights once, and the keys and values in
  * reach. */
@@ -202,18 +206,21 @@ PN_API void pn_session_free(pn_session *session);
 typedef struct pn_session_stats {
     int n_ctx;
     size_t n_tokens;        /* tokens whose KV is held */
-    size_t n_reused;        /* of the last sync: tokens kept from before */
+    size_t n_reused;        /* of the last sync: tokens kept from before, or taken over */
+    size_t n_shared;        /* of these: taken over from other sessions, or from texts of before */
     size_t n_prefilled;     /* of the last sync: tokens computed */
     double prefill_seconds; /* of the last sync */
-    uint64_t kv_bytes, scratch_bytes;
+    uint64_t kv_bytes;      /* blocks that this session holds, alone or with others */
+    uint64_t scratch_bytes;
 } pn_session_stats;
 PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *out);
 
 /* What a session with these options (as for create) will be, for printing before it is created. */
 typedef struct pn_plan {
-    int n_ctx;              /* the default filled in */
-    uint64_t kv_bytes;      /* with a full context */
-    uint64_t scratch_bytes; /* from the start */
+    int n_ctx;                   /* the default filled in */
+    uint64_t kv_bytes;           /* with a full context */
+    uint64_t prefix_cache_bytes; /* at most, for all sessions together */
+    uint64_t scratch_bytes;      /* from the start */
 } pn_plan;
 PN_API pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
                                  pn_error *err);
@@ -222,7 +229,9 @@ PN_API pn_status pn_session_plan(const pn_model *model, const pn_session_options
  */
 typedef void (*pn_progress_fn)(void *user, size_t n_done, size_t n_total);
 
-/* Makes the timeline equal to tokens[0..n): keeps the common prefix, drops what differs, computes the rest.
+/* Makes the timeline equal to tokens[0..n): keeps the common prefix, or takes over a longer one that another
+   session of the model has, or has left in the prefix cache; drops what differs, computes the rest. It is the
+   same bits as if all were computed.
    Afterwards pn_session_logits are those after the last token. n of 0 empties the timeline. PN_ERR_LIMIT when
    n passes n_ctx and PN_ERR_ARGUMENT for an id outside the vocabulary leave all as it was; PN_ERR_CANCELLED
    and PN_ERR_MEMORY leave a valid timeline that is a beginning of the tokens. progress may be NULL. */

@@ -21,6 +21,7 @@ struct pn_calibration {
     const pn_kernels *kernels;
     pn_pool *pool;
     pn_scratch scratch;
+    pn_kv_store *store;
     pn_kv kv;
     const pn_sequences *sequences;
     float *x; /* [n_seq, seq_len, n_embd] the residual stream before the layer at hand */
@@ -59,7 +60,8 @@ void pn_calibration_close(pn_calibration *c) {
     if (!c) return;
     if (c->x) pn_pages_free(PN_MEM_SCRATCH, c->x, c->sequences->n * stream_bytes(c));
     pn_activations_free(&c->activations);
-    if (c->kv.blocks) pn_kv_done(&c->kv);
+    pn_kv_done(&c->kv);
+    pn_kv_store_free(c->store);
     pn_scratch_done(&c->scratch);
     pn_decoder_free(c->decoder);
     pn_free(c);
@@ -89,6 +91,7 @@ static size_t max_columns(const pn_hparams *h) {
 static pn_kv_shape kv_shape(const pn_calibration *c) {
     pn_kv_shape shape = pn_decoder_kv_shape(c->decoder, PN_KV_F32);
     shape.n_layer = 1;
+    shape.window = 0; /* a sequence is there as a whole */
     return shape;
 }
 
@@ -96,7 +99,7 @@ uint64_t pn_calibration_bytes(const pn_calibration *c, size_t n_seq, size_t seq_
     const pn_kv_shape kv = kv_shape(c);
     const pn_layer *layer = &c->decoder->layers[0];
     uint64_t scratch = 0, matrices = 0, cache = 0;
-    pn_kv_plan_bytes(&kv, seq_len, &cache);
+    pn_kv_plan_bytes(&kv, seq_len, seq_len, &cache);
     pn_scratch_plan(c->decoder, PN_PRECISION_HIGH, seq_len, pn_pool_threads(c->pool), &scratch);
     for (int i = 0; i < PN_LAYER_MATRICES; i++)
         matrices += pn_weight_bytes(pn_layer_matrix_of(layer, i));
@@ -112,7 +115,8 @@ pn_status pn_calibration_begin(pn_calibration *c, const pn_sequences *sequences,
     const size_t len = sequences->len;
     c->sequences = sequences;
     PN_TRY(pn_scratch_init(&c->scratch, c->decoder, PN_PRECISION_HIGH, len, pn_pool_threads(c->pool), err));
-    PN_TRY(pn_kv_init(&c->kv, &shape, len, err));
+    PN_TRY(pn_kv_store_create(&shape, &c->store, err));
+    PN_TRY(pn_kv_init(&c->kv, c->store, len, len, err));
     PN_TRY(pn_kv_reserve(&c->kv, len, err));
     PN_TRY(
         pn_activations_create(max_columns(&c->decoder->h), PN_CALIBRATION_MAX_HELDOUT, &c->activations, err));

@@ -113,7 +113,7 @@ static pn_status speak_all(pn_model *model, uint64_t seed, pn_sequences *s, stru
 pn_status pn_sequences_from_model(const char *path, int n_threads, uint64_t seed, size_t n_seq,
                                   size_t seq_len, pn_progress_fn progress, void *user, pn_sequences *out,
                                   pn_error *err) {
-    const pn_model_options options = {.n_threads = n_threads};
+    const pn_model_options options = {.n_threads = n_threads, .prefix_cache = PN_PREFIX_CACHE_OFF};
     struct speaking at = {progress, user, 0, n_seq * seq_len};
     pn_model *model;
     PN_TRY(pn_model_open(path, &options, &model, err));

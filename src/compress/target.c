@@ -40,7 +40,7 @@ static char *joined(const char *path, const char *suffix) {
 
 static pn_status measure(const struct search *s, const char *path, const pn_perplexity_options *how,
                          pn_perplexity_result *out, pn_error *err) {
-    const pn_model_options options = {.n_threads = s->options.n_threads};
+    const pn_model_options options = {.n_threads = s->options.n_threads, .prefix_cache = PN_PREFIX_CACHE_OFF};
     pn_model *model;
     PN_TRY(pn_model_open(path, &options, &model, err));
     pn_status status =

@@ -10,6 +10,7 @@
 #include "template/template.h"
 #include "text/tokenizer.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* Tokens with a role, -1 where the file names none. */
@@ -27,6 +28,9 @@ struct pn_model {
     pn_pool *pool;
     pn_thread_counts threads;
     pn_arena strings; /* what info points to */
+    pthread_mutex_t stores_lock;
+    pn_kv_store *stores[PN_KV_TYPE_COUNT]; /* NULL until there is a session of the type */
+    uint64_t prefix_cache;                 /* of the options */
     pn_model_info info;
 };
 
@@ -43,6 +47,13 @@ pn_status pn_vocab_load(const pn_gguf *file, int n_vocab, pn_tokenizer **out, pn
                         pn_error *err);
 /* Fills in all of a tokenizer's description but the arrays. */
 pn_status pn_vocab_settings(const pn_gguf *file, pn_tokenizer_spec *spec, pn_error *err);
+
+/* stores.c: bytes of what the sessions of these options may leave in the tree of prefixes. */
+uint64_t pn_prefix_cache_bytes(const pn_model *model, uint64_t session_kv_bytes);
+/* Where a session's keys and values go: one store for all sessions of a type. The model owns it. */
+pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_kv_bytes, pn_kv_store **out,
+                            pn_error *err);
+void pn_model_free_stores(pn_model *model);
 
 /* chat.c: sets model->chat_template, and model->info.template_note to why it is not the file's own ("" when
  * it is). */
@@ -79,7 +90,7 @@ struct pn_session {
     pn_lookup *lookup; /* NULL when the mode is off */
     struct pn_sampler *sampler;
     atomic_bool cancelled;
-    size_t n_reused, n_prefilled; /* of the last sync */
+    size_t n_reused, n_shared, n_prefilled; /* of the last sync */
     double prefill_seconds;
     bool profiling;
     pn_profile profile;

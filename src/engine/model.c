@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 
 static void destroy(pn_model *m) {
+    pn_model_free_stores(m);
     pn_pool_free(m->pool);
     pn_template_free(m->chat_template);
     pn_tokenizer_free(m->tokenizer);
@@ -77,6 +78,11 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
     atomic_init(&m->n_owners, 1);
     pn_arena_init(&m->strings, 0);
     m->kernels = pn_kernels_host();
+    m->prefix_cache = options->prefix_cache;
+    if (pthread_mutex_init(&m->stores_lock, NULL) != 0) {
+        pn_free(m);
+        return pn_fail(err, PN_ERR_MEMORY, "no memory for the locks of a model");
+    }
     pn_status status;
     PN_TRY_GOTO(status, pn_cpu_check(err), fail);
     PN_TRY_GOTO(status, pn_pool_create(pn_threads_most(options), &m->pool, err), fail);

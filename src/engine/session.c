@@ -51,20 +51,26 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
     PN_TRY(complete_options(model, options, &o, err));
     pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o.kv_type);
     uint64_t kv, scratch;
-    if (!pn_kv_plan_bytes(&shape, (size_t)o.n_ctx, &kv) ||
+    if (!pn_kv_plan_bytes(&shape, (size_t)o.n_ctx, (size_t)o.n_chunk, &kv) ||
         !pn_scratch_plan(model->decoder, o.precision, (size_t)o.n_chunk, pn_pool_threads(model->pool),
                          &scratch))
         return pn_fail(err, PN_ERR_LIMIT, "a context of %d tokens does not fit in 64 bits", o.n_ctx);
     *out = (pn_plan){.n_ctx = o.n_ctx,
                      .kv_bytes = kv,
+                     .prefix_cache_bytes = pn_prefix_cache_bytes(model, kv),
                      .scratch_bytes = scratch + fixed_bytes(model, o.lookup, (size_t)o.n_ctx)};
     return PN_OK;
 }
 
 static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *err) {
     const pn_decoder *d = s->model->decoder;
-    pn_kv_shape shape = pn_decoder_kv_shape(d, o->kv_type);
-    PN_TRY(pn_kv_init(&s->kv, &shape, s->n_ctx, err));
+    const pn_kv_shape shape = pn_decoder_kv_shape(d, o->kv_type);
+    const size_t n_chunk = (size_t)o->n_chunk;
+    pn_kv_store *store = NULL;
+    uint64_t kv_bytes = 0;
+    pn_kv_plan_bytes(&shape, s->n_ctx, n_chunk, &kv_bytes);
+    PN_TRY(pn_model_kv_store(s->model, o->kv_type, kv_bytes, &store, err));
+    PN_TRY(pn_kv_init(&s->kv, store, s->n_ctx, n_chunk, err));
     PN_TRY(pn_scratch_init(&s->scratch, d, o->precision, (size_t)o->n_chunk, pn_pool_threads(s->model->pool),
                            err));
     s->tokens = pn_alloc(PN_MEM_SCRATCH, s->n_ctx, sizeof *s->tokens);
@@ -99,6 +105,7 @@ pn_status pn_session_create(pn_model *model, const pn_session_options *options, 
 void pn_session_free(pn_session *s) {
     if (!s) return;
     pn_session_profile(s, false);
+    if (s->tokens) pn_kv_publish(&s->kv, s->tokens);
     pn_sampler_free(s->sampler);
     pn_lookup_free(s->lookup);
     pn_free(s->logits);
@@ -116,6 +123,7 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
     *out = (pn_session_stats){.n_ctx = (int)s->n_ctx,
                               .n_tokens = s->kv.n_tokens,
                               .n_reused = s->n_reused,
+                              .n_shared = s->n_shared,
                               .n_prefilled = s->n_prefilled,
                               .prefill_seconds = s->prefill_seconds,
                               .kv_bytes = pn_kv_bytes(&s->kv),
@@ -215,13 +223,38 @@ static size_t common_prefix(const pn_session *s, const int32_t *tokens, size_t n
     return i;
 }
 
+/* Room for n more tokens. Those before them are there to stay, so that others may have them too. */
+static pn_status grow(pn_session *s, size_t n, pn_error *err) {
+    pn_kv_publish(&s->kv, s->tokens);
+    return pn_kv_reserve(&s->kv, s->kv.n_tokens + n, err);
+}
+
+/* Keeps, or takes over, as much of the tokens as there is. */
+static void resume(pn_session *s, const int32_t *tokens, size_t n) {
+    const size_t had = s->kv.n_tokens;
+    size_t own = common_prefix(s, tokens, n);
+    s->n_reused = own;
+    s->n_shared = 0;
+    if (own == n && own == had && (s->logits_valid || n == 0)) return;
+    /* The logits after the last token are kept only for the timeline as it stands: otherwise that token is
+       computed again. */
+    const size_t most = n > 0 ? n - 1 : 0;
+    if (own > most) own = most;
+    pn_kv_publish(&s->kv, s->tokens);
+    s->n_reused = pn_kv_resume(&s->kv, tokens, most, own);
+    s->pass_first = SIZE_MAX;
+    if (s->n_reused > own) s->n_shared = s->n_reused - own;
+    memcpy(s->tokens, tokens, s->n_reused * sizeof *tokens);
+    if (s->n_reused != had || own != had) s->logits_valid = false;
+}
+
 static pn_status prefill(pn_session *s, const int32_t *tokens, size_t n, pn_progress_fn progress, void *user,
                          pn_error *err) {
-    PN_TRY(pn_kv_reserve(&s->kv, n, err));
     size_t first = s->kv.n_tokens;
     while (s->kv.n_tokens < n) {
         size_t chunk = n - s->kv.n_tokens;
         if (chunk > s->scratch.n_chunk) chunk = s->scratch.n_chunk;
+        PN_TRY(grow(s, chunk, err));
         memcpy(s->tokens + s->kv.n_tokens, tokens + s->kv.n_tokens, chunk * sizeof *tokens);
         PN_TRY(forward(s, chunk, s->kv.n_tokens + chunk == n, (pn_top){0}, err));
         if (progress) progress(user, s->kv.n_tokens - first, n - first);
@@ -233,33 +266,25 @@ pn_status pn_session_sync(pn_session *s, const int32_t *tokens, size_t n, pn_pro
                           pn_error *err) {
     PN_TRY(check_tokens(s, tokens, n, err));
     double start = pn_clock_seconds();
-    size_t reused = common_prefix(s, tokens, n);
-    /* The logits after the last token are kept only for the timeline as it stands: otherwise compute that
-     * token again. */
-    if (reused == n && n > 0 && !(n == s->kv.n_tokens && s->logits_valid)) reused = n - 1;
-    if (reused < s->kv.n_tokens) {
-        pn_kv_truncate(&s->kv, reused);
-        s->logits_valid = false;
-    }
-    s->n_reused = reused;
+    resume(s, tokens, n);
     pn_status status = prefill(s, tokens, n, progress, user, err);
     /* One that came too late to cut anything short, or that found nothing to compute, must not stop the next
        call. */
     if (status == PN_OK && pn_session_take_cancel(s))
         status = pn_fail(err, PN_ERR_CANCELLED, "cancelled after %zu tokens", s->kv.n_tokens);
     if (status != PN_OK) pn_kv_truncate(&s->kv, s->kv.n_tokens); /* gives back what was reserved in vain */
-    s->n_prefilled = s->kv.n_tokens - reused;
+    s->n_prefilled = s->kv.n_tokens - s->n_reused;
     s->prefill_seconds = pn_clock_seconds() - start;
     return status;
 }
 
 pn_status pn_session_extend(pn_session *s, const int32_t *tokens, size_t n, pn_top top, pn_error *err) {
-    PN_TRY(pn_kv_reserve(&s->kv, s->kv.n_tokens + n, err));
+    PN_TRY(grow(s, n, err));
     memcpy(s->tokens + s->kv.n_tokens, tokens, n * sizeof *tokens);
     return forward(s, n, n, top, err);
 }
 
 void pn_session_take_back(pn_session *s, size_t n) {
-    pn_kv_truncate(&s->kv, s->kv.n_tokens - n);
+    if (n > 0) pn_kv_truncate(&s->kv, s->kv.n_tokens - n);
     s->logits_row -= n;
 }

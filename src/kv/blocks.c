@@ -55,10 +55,26 @@ bool pn_block_plan_bytes(const pn_block_plan *plan, uint64_t *out) {
 }
 
 pn_status pn_block_pool_init(pn_block_pool *pool, uint64_t block_bytes, size_t max_blocks, pn_error *err) {
-    pn_block_pool fresh = {.plan = pn_block_plan_of(block_bytes, max_blocks)};
-    fresh.slabs = pn_alloc(PN_MEM_OTHER, fresh.plan.n_slab, sizeof *fresh.slabs);
-    if (!fresh.slabs) return pn_fail_memory(err, "KV slab table", fresh.plan.n_slab * sizeof *fresh.slabs);
+    pn_block_pool fresh = {.plan = pn_block_plan_of(block_bytes, 0)};
+    PN_TRY(pn_block_pool_resize(&fresh, max_blocks, err));
     *pool = fresh;
+    return PN_OK;
+}
+
+pn_status pn_block_pool_resize(pn_block_pool *pool, size_t max_blocks, pn_error *err) {
+    const pn_block_plan plan = pn_block_plan_of(pool->plan.block_bytes, max_blocks);
+    if (plan.n_slab > pool->cap_slab || !pool->slabs) {
+        struct pn_slab *slabs = pn_realloc(pool->slabs, plan.n_slab, sizeof *slabs);
+        if (!slabs) return pn_fail_memory(err, "KV slab table", plan.n_slab * sizeof *slabs);
+        pool->slabs = slabs;
+        pool->cap_slab = plan.n_slab;
+    }
+    /* The size of a slab depends on that of a block alone, but few blocks have none. */
+    const uint64_t slab_bytes = pool->plan.slab_blocks ? pool->plan.slab_bytes : plan.slab_bytes;
+    const size_t slab_blocks = pool->plan.slab_blocks ? pool->plan.slab_blocks : plan.slab_blocks;
+    pool->plan = plan;
+    pool->plan.slab_bytes = slab_bytes;
+    pool->plan.slab_blocks = slab_blocks;
     return PN_OK;
 }
 
@@ -79,7 +95,7 @@ static void *take_from(const pn_block_pool *pool, struct pn_slab *slab) {
 }
 
 static struct pn_slab *add_slab(pn_block_pool *pool) {
-    if (pool->n_slab == pool->plan.n_slab) return NULL;
+    if (pool->n_slab >= pool->plan.n_slab) return NULL;
     unsigned char *pages = pn_pages_alloc(PN_MEM_KV, (size_t)pool->plan.slab_bytes);
     if (!pages) return NULL;
     struct pn_slab *slab = &pool->slabs[pool->n_slab++];

@@ -25,8 +25,8 @@ typedef struct pn_block_plan {
 
 typedef struct pn_block_pool {
     pn_block_plan plan;
-    struct pn_slab *slabs; /* [plan.n_slab], the first n_slab held */
-    size_t n_slab, n_single;
+    struct pn_slab *slabs; /* [cap_slab], the first n_slab held */
+    size_t n_slab, cap_slab, n_single;
 } pn_block_pool;
 
 /* Pure. block_bytes > 0. */
@@ -35,6 +35,9 @@ pn_block_plan pn_block_plan_of(uint64_t block_bytes, size_t max_blocks);
 bool pn_block_plan_bytes(const pn_block_plan *plan, uint64_t *out);
 
 pn_status pn_block_pool_init(pn_block_pool *pool, uint64_t block_bytes, size_t max_blocks, pn_error *err);
+/* Another number of blocks; fewer than are used now is possible too: none can then be taken until so many
+   were freed. On PN_ERR_MEMORY all is as it was. */
+pn_status pn_block_pool_resize(pn_block_pool *pool, size_t max_blocks, pn_error *err);
 /* All blocks were freed. */
 void pn_block_pool_done(pn_block_pool *pool);
 

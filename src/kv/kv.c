@@ -2,142 +2,437 @@
 #include "kv/kv.h"
 
 #include "base/mem.h"
+#include "kv/prefix.h"
 
 #include <string.h>
-
-size_t pn_kv_element_bytes(pn_kv_type type) {
-    return type == PN_KV_F32 ? sizeof(float) : sizeof(uint16_t);
-}
-
-/* False when the shape overflows. */
-static bool block_bytes_of(const pn_kv_shape *shape, uint64_t *out) {
-    uint64_t bytes = 2 * PN_KV_BLOCK * pn_kv_element_bytes(shape->type); /* keys and values */
-    return pn_mul_u64(bytes, (uint64_t)shape->n_layer, &bytes) &&
-           pn_mul_u64(bytes, (uint64_t)shape->n_head_kv, &bytes) &&
-           pn_mul_u64(bytes, (uint64_t)shape->head_dim, out);
-}
 
 static size_t n_blocks_of(size_t n_tokens) {
     return n_tokens / PN_KV_BLOCK + (n_tokens % PN_KV_BLOCK != 0);
 }
 
-bool pn_kv_plan_bytes(const pn_kv_shape *shape, size_t max_tokens, uint64_t *out) {
-    uint64_t block_bytes;
-    if (!block_bytes_of(shape, &block_bytes)) return false;
-    pn_block_plan plan = pn_block_plan_of(block_bytes, n_blocks_of(max_tokens));
-    return pn_block_plan_bytes(&plan, out);
+static bool has_layers(const pn_kv_store *store, int lane) {
+    return store->layouts[PN_KV_FRESH].block_bytes[lane] > 0;
 }
 
-pn_status pn_kv_init(pn_kv *kv, const pn_kv_shape *shape, size_t max_tokens, pn_error *err) {
-    pn_kv fresh = {.shape = *shape,
-                   .element_bytes = pn_kv_element_bytes(shape->type),
+/* ---- planning ---- */
+
+uint64_t pn_kv_token_bytes(const pn_kv_shape *shape) {
+    const pn_kv_form form = PN_KV_KEPT;
+    const size_t dim = (size_t)shape->head_dim;
+    return (pn_kv_run_bytes(pn_kv_key_type(shape->type, form), dim) +
+            pn_kv_run_bytes(pn_kv_value_type(shape->type, form), dim)) /
+           PN_KV_BLOCK * (uint64_t)shape->n_head_kv * (uint64_t)shape->n_layer;
+}
+
+#define TABLE_BYTES (PN_KV_LANES * sizeof(pn_kv_entry) + 2 * sizeof(pn_prefix_node *)) /* per block */
+
+bool pn_kv_plan_bytes(const pn_kv_shape *shape, size_t max_tokens, size_t n_chunk, uint64_t *out) {
+    const pn_kv_need need = pn_kv_need_of(shape, max_tokens, n_chunk);
+    uint64_t sum = n_blocks_of(max_tokens) * (TABLE_BYTES + sizeof(pn_prefix_node));
+    for (int lane = 0; lane < PN_KV_LANES; lane++)
+        for (int form = 0; form < PN_KV_FORMS; form++) {
+            const size_t n = need.n[lane][form];
+            uint64_t block_bytes, bytes;
+            if (n == 0) continue;
+            if (!pn_kv_block_bytes(shape, (pn_kv_lane)lane, (pn_kv_form)form, &block_bytes)) return false;
+            const pn_block_plan plan = pn_block_plan_of(block_bytes, n);
+            if (!pn_block_plan_bytes(&plan, &bytes) || !pn_add_u64(sum, bytes, &sum) ||
+                !pn_add_u64(sum, n * sizeof(pn_kv_block), &sum))
+                return false;
+        }
+    *out = sum;
+    return true;
+}
+
+/* ---- life ---- */
+
+static pn_status allocate(pn_kv *kv, pn_error *err) {
+    const size_t n = kv->cap_blocks;
+    unsigned char *at = kv->memory = pn_alloc(PN_MEM_KV, n, TABLE_BYTES);
+    if (!at) return pn_fail_memory(err, "KV block table", n * TABLE_BYTES);
+    for (int lane = 0; lane < PN_KV_LANES; lane++, at += n * sizeof(pn_kv_entry))
+        kv->entries[lane] = (pn_kv_entry *)(void *)at;
+    kv->path = (pn_prefix_node **)(void *)at;
+    kv->found = kv->path + n;
+    return PN_OK;
+}
+
+pn_status pn_kv_init(pn_kv *kv, pn_kv_store *store, size_t max_tokens, size_t n_chunk, pn_error *err) {
+    pn_kv fresh = {.need = pn_kv_need_of(&store->shape, max_tokens, n_chunk),
                    .cap_blocks = n_blocks_of(max_tokens)};
-    uint64_t block_bytes;
-    if (!block_bytes_of(shape, &block_bytes))
-        return pn_fail(err, PN_ERR_LIMIT, "the KV cache of this model does not fit in 64 bits");
-    PN_TRY(pn_block_pool_init(&fresh.pool, block_bytes, fresh.cap_blocks, err));
-    fresh.blocks = pn_alloc(PN_MEM_KV, fresh.cap_blocks, sizeof *fresh.blocks);
-    if (!fresh.blocks) {
-        pn_block_pool_done(&fresh.pool);
-        return pn_fail_memory(err, "KV block table", fresh.cap_blocks * sizeof *fresh.blocks);
+    PN_TRY(allocate(&fresh, err));
+    const pn_status status = pn_kv_store_join(store, &fresh.need, err);
+    if (status != PN_OK) {
+        pn_free(fresh.memory);
+        return status;
     }
+    fresh.store = pn_kv_store_share(store);
     *kv = fresh;
     return PN_OK;
 }
 
+static void drop(const pn_kv *kv, pn_kv_block **block) {
+    pn_kv_block_drop(kv->store, *block);
+    *block = NULL;
+}
+
+static void drop_entry(const pn_kv *kv, int lane, size_t block) {
+    drop(kv, &kv->entries[lane][block].fresh);
+    drop(kv, &kv->entries[lane][block].kept);
+}
+
+/* Moves the end of the path, which holds its node. */
+static void set_path(pn_kv *kv, size_t n) {
+    if (kv->n_path > 0) kv->path[kv->n_path - 1]->n_users--;
+    kv->n_path = n;
+    if (n > 0) kv->path[n - 1]->n_users++;
+}
+
 void pn_kv_done(pn_kv *kv) {
+    if (!kv->store) return;
     pn_kv_truncate(kv, 0);
-    pn_free(kv->blocks);
-    pn_block_pool_done(&kv->pool);
+    pn_kv_store_leave(kv->store, &kv->need);
+    pn_kv_store_free(kv->store);
+    pn_free(kv->memory);
     *kv = (pn_kv){0};
 }
 
-static void shrink(pn_kv *kv, size_t n_blocks) {
-    while (kv->n_blocks > n_blocks)
-        pn_block_free(&kv->pool, kv->blocks[--kv->n_blocks]);
+/* ---- growing ---- */
+
+/* The first block that a token at this position sees. */
+static size_t first_seen(const pn_kv *kv, int lane, size_t position) {
+    const size_t window = (size_t)kv->store->shape.window;
+    if (lane == PN_KV_FULL || position + 1 < window) return 0;
+    return (position + 1 - window) / PN_KV_BLOCK;
 }
 
-pn_status pn_kv_reserve(pn_kv *kv, size_t n_tokens, pn_error *err) {
-    size_t want = n_blocks_of(n_tokens), had = kv->n_blocks;
-    if (want > kv->cap_blocks)
-        return pn_fail(err, PN_ERR_LIMIT, "%zu tokens do not fit the context of %zu", n_tokens,
-                       kv->cap_blocks * PN_KV_BLOCK);
-    while (kv->n_blocks < want) {
-        unsigned char *block = pn_block_take(&kv->pool);
-        if (!block) {
-            shrink(kv, had);
-            return pn_fail_memory(err, "KV cache block", kv->pool.plan.block_bytes);
+/* And the first that stays, for tokens that may be taken back. */
+static size_t first_held(const pn_kv *kv, int lane, size_t position) {
+    const size_t first = first_seen(kv, lane, position);
+    return first > 0 ? first - 1 : 0;
+}
+
+static bool is_kept_fresh(const pn_kv *kv, size_t block) {
+    const pn_kv_type type = kv->store->shape.type;
+    return !pn_kv_is_packed(type) || (block == 0 && pn_kv_keeps_first(type));
+}
+
+static void drop_from(pn_kv *kv, size_t block) {
+    for (int lane = 0; lane < PN_KV_LANES; lane++)
+        for (size_t b = block; b < kv->cap_blocks && kv->entries[lane]; b++) {
+            if (!kv->entries[lane][b].fresh && !kv->entries[lane][b].kept) continue;
+            drop_entry(kv, lane, b);
         }
-        kv->blocks[kv->n_blocks++] = block;
+}
+
+static bool reserve_entry(const pn_kv *kv, int lane, size_t block, size_t n) {
+    pn_kv_entry *entry = &kv->entries[lane][block];
+    if (!entry->fresh)
+        entry->fresh = pn_kv_block_take(kv->store, (pn_kv_lane)lane, PN_KV_FRESH);
+    else if (!pn_kv_block_own(kv->store, &entry->fresh))
+        return false;
+    if ((block + 1) * PN_KV_BLOCK <= n && !is_kept_fresh(kv, block) && !entry->kept) {
+        entry->kept = pn_kv_block_take(kv->store, (pn_kv_lane)lane, PN_KV_KEPT);
+        if (!entry->kept) return false;
+    }
+    return entry->fresh != NULL;
+}
+
+/* Forgets what was reserved in vain. */
+static void unreserve(pn_kv *kv) {
+    drop_from(kv, n_blocks_of(kv->n_tokens));
+    if (kv->n_tokens % PN_KV_BLOCK == 0) return;
+    for (int lane = 0; lane < PN_KV_LANES; lane++)
+        drop(kv, &kv->entries[lane][kv->n_tokens / PN_KV_BLOCK].kept);
+}
+
+pn_status pn_kv_reserve(pn_kv *kv, size_t n, pn_error *err) {
+    const size_t from = kv->n_tokens / PN_KV_BLOCK, to = n_blocks_of(n);
+    if (to > kv->cap_blocks)
+        return pn_fail(err, PN_ERR_LIMIT, "%zu tokens do not fit the context of %zu", n,
+                       kv->cap_blocks * PN_KV_BLOCK);
+    for (int lane = 0; lane < PN_KV_LANES; lane++) {
+        if (!has_layers(kv->store, lane)) continue;
+        if (from > 0 && kv->entries[lane][from - 1].kept) drop(kv, &kv->entries[lane][from - 1].fresh);
+        for (size_t b = from; b < to; b++) {
+            if (reserve_entry(kv, lane, b, n)) continue;
+            unreserve(kv);
+            return pn_fail_memory(err, "KV cache block",
+                                  pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, PN_KV_FRESH));
+        }
     }
     return PN_OK;
 }
 
-void pn_kv_truncate(pn_kv *kv, size_t n_tokens) {
-    if (n_tokens < kv->n_tokens) kv->n_tokens = n_tokens;
-    shrink(kv, n_blocks_of(kv->n_tokens));
+/* What is fresh of a full block becomes what is kept, or is dropped for that, but for the last one. */
+static void keep(const pn_kv *kv, pn_kv_entry *entry, bool last) {
+    if (!entry->kept) {
+        entry->kept = entry->fresh;
+        entry->fresh = NULL;
+    } else if (!last) {
+        drop(kv, &entry->fresh);
+    }
 }
 
-/* Byte offset, inside a block, of the run of keys of one layer and head; the values follow the keys of all
- * heads. */
-static size_t run_offset(const pn_kv *kv, int layer, int is_value, int head) {
-    size_t run = PN_KV_BLOCK * (size_t)kv->shape.head_dim * kv->element_bytes;
-    return (((size_t)layer * 2 + (size_t)is_value) * (size_t)kv->shape.n_head_kv + (size_t)head) * run;
+/* The blocks before `first` are seen no more. */
+static void forget_before(pn_kv *kv, int lane, size_t first) {
+    for (; kv->first[lane] < first; kv->first[lane]++)
+        drop_entry(kv, lane, kv->first[lane]);
 }
 
-const void *pn_kv_keys(const pn_kv *kv, int layer, int head, size_t block) {
-    return kv->blocks[block] + run_offset(kv, layer, 0, head);
+void pn_kv_commit(pn_kv *kv, size_t n) {
+    const size_t from = kv->n_tokens / PN_KV_BLOCK;
+    kv->n_tokens += n;
+    const size_t to = kv->n_tokens / PN_KV_BLOCK;
+    for (int lane = 0; lane < PN_KV_LANES; lane++) {
+        if (!has_layers(kv->store, lane)) continue;
+        for (size_t b = from; b < to; b++)
+            keep(kv, &kv->entries[lane][b], b + 1 == to);
+        forget_before(kv, lane, first_held(kv, lane, kv->n_tokens));
+    }
 }
 
-const void *pn_kv_values(const pn_kv *kv, int layer, int head, size_t block) {
-    return kv->blocks[block] + run_offset(kv, layer, 1, head);
+/* ---- sharing ---- */
+
+/* Where the tree has blocks of the same tokens already, theirs are taken: the bits are the same. */
+static void share_node(pn_kv *kv, pn_prefix_node *node, size_t block) {
+    for (int lane = 0; lane < PN_KV_LANES; lane++) {
+        pn_kv_block **own = &kv->entries[lane][block].kept, *theirs = node->blocks[lane];
+        if (!*own) continue;
+        if (!theirs) {
+            pn_prefix_complete(kv->store, node, (pn_kv_lane)lane, *own);
+        } else if (theirs != *own) {
+            pn_kv_block_share_locked(kv->store, theirs);
+            pn_kv_block_drop_locked(kv->store, *own);
+            *own = theirs;
+        }
+    }
 }
 
-static void store_value(const pn_kv *kv, const pn_kernels *kernels, const float *src, void *run,
-                        size_t slot) {
-    size_t n = (size_t)kv->shape.head_dim;
-    if (kv->shape.type == PN_KV_F32)
-        memcpy((float *)run + slot * n, src, n * sizeof *src);
+static pn_prefix_node *enter(pn_kv *kv, const int32_t *tokens, size_t block) {
+    pn_prefix_node *parent = block > 0 ? kv->path[block - 1] : kv->store->root;
+    pn_prefix_node *node = pn_prefix_find(kv->store, parent, tokens + block * PN_KV_BLOCK);
+    if (node) {
+        share_node(kv, node, block);
+        return node;
+    }
+    pn_kv_block *blocks[PN_KV_LANES];
+    for (int lane = 0; lane < PN_KV_LANES; lane++)
+        blocks[lane] = kv->entries[lane][block].kept;
+    if (has_layers(kv->store, PN_KV_FULL) && !blocks[PN_KV_FULL]) return NULL;
+    return pn_prefix_add(kv->store, parent, tokens + block * PN_KV_BLOCK, blocks);
+}
+
+void pn_kv_publish(pn_kv *kv, const int32_t *tokens) {
+    if (kv->n_path == kv->n_tokens / PN_KV_BLOCK) return;
+    pthread_mutex_lock(&kv->store->lock);
+    while (kv->n_path < kv->n_tokens / PN_KV_BLOCK) {
+        pn_prefix_node *node = enter(kv, tokens, kv->n_path);
+        if (!node) break;
+        kv->path[kv->n_path] = node;
+        set_path(kv, kv->n_path + 1);
+    }
+    pn_prefix_trim(kv->store);
+    pthread_mutex_unlock(&kv->store->lock);
+}
+
+/* What a timeline could be resumed from. */
+struct source {
+    pn_kv *kv;
+    size_t n_own;   /* tokens of its own */
+    size_t n_found; /* blocks in the tree */
+};
+
+/* This timeline's block for positions below n, if it has it in a form that serves. */
+static bool own_serves(const struct source *s, int lane, size_t block, size_t n) {
+    const pn_kv_entry *entry = &s->kv->entries[lane][block];
+    const size_t end = (block + 1) * PN_KV_BLOCK;
+    if (end <= n) return end <= s->n_own && entry->kept;
+    return n <= s->n_own && (entry->fresh || (entry->kept && entry->kept->form == PN_KV_FRESH));
+}
+
+static pn_kv_block *tree_block(const struct source *s, int lane, size_t block, size_t n) {
+    pn_kv_block *b = block < s->n_found ? s->kv->found[block]->blocks[lane] : NULL;
+    return b && (n % PN_KV_BLOCK == 0 || block < n / PN_KV_BLOCK || b->form == PN_KV_FRESH) ? b : NULL;
+}
+
+static bool can_resume(const struct source *s, size_t n) {
+    for (int lane = 0; lane < PN_KV_LANES; lane++) {
+        if (!has_layers(s->kv->store, lane)) continue;
+        for (size_t b = first_seen(s->kv, lane, n); b < n_blocks_of(n); b++)
+            if (!own_serves(s, lane, b, n) && !tree_block(s, lane, b, n)) return false;
+    }
+    return true;
+}
+
+static size_t resume_point(const struct source *s, size_t n) {
+    const size_t own = s->n_own < n ? s->n_own : n;
+    const size_t found = s->n_found * PN_KV_BLOCK < n ? s->n_found * PN_KV_BLOCK : n;
+    size_t at = own > found ? own : found;
+    while (at > 0 && !can_resume(s, at)) {
+        const size_t below = (at - 1) / PN_KV_BLOCK * PN_KV_BLOCK;
+        const size_t next = own < at && own > below ? own : below;
+        at = found < at && found > next ? found : next;
+    }
+    return at;
+}
+
+/* The block of one lane, when the timeline ends at n: the tree's, if it has one, so that memory is shared. */
+static void settle_entry(const struct source *s, int lane, size_t block, size_t n) {
+    pn_kv_store *store = s->kv->store;
+    pn_kv_entry *entry = &s->kv->entries[lane][block];
+    const bool full = (block + 1) * PN_KV_BLOCK <= n, own = own_serves(s, lane, block, n);
+    pn_kv_block *theirs = own && !full ? NULL : tree_block(s, lane, block, n);
+    pn_kv_block *chosen = theirs         ? theirs
+                          : !own         ? NULL
+                          : full         ? entry->kept
+                          : entry->fresh ? entry->fresh
+                                         : entry->kept;
+    if (chosen) pn_kv_block_share_locked(store, chosen);
+    pn_kv_block_drop_locked(store, entry->fresh);
+    pn_kv_block_drop_locked(store, entry->kept);
+    *entry = full ? (pn_kv_entry){.kept = chosen} : (pn_kv_entry){.fresh = chosen};
+}
+
+static void settle(const struct source *s, size_t n) {
+    pn_kv *kv = s->kv;
+    for (int lane = 0; lane < PN_KV_LANES; lane++) {
+        if (!has_layers(kv->store, lane)) continue;
+        kv->first[lane] = first_held(kv, lane, n);
+        for (size_t b = 0; b < kv->cap_blocks; b++) {
+            const bool held = kv->first[lane] <= b && b < n_blocks_of(n);
+            if (held) {
+                settle_entry(s, lane, b, n);
+                if (b < s->n_found) pn_prefix_touch(kv->store, kv->found[b], (pn_kv_lane)lane);
+            } else {
+                pn_kv_block_drop_locked(kv->store, kv->entries[lane][b].fresh);
+                pn_kv_block_drop_locked(kv->store, kv->entries[lane][b].kept);
+                kv->entries[lane][b] = (pn_kv_entry){0};
+            }
+        }
+    }
+    const size_t n_path = n / PN_KV_BLOCK < s->n_found ? n / PN_KV_BLOCK : s->n_found;
+    if (kv->n_path > 0) kv->path[kv->n_path - 1]->n_users--;
+    memcpy(kv->path, kv->found, n_path * sizeof *kv->path);
+    kv->n_path = n_path;
+    if (n_path > 0) kv->path[n_path - 1]->n_users++;
+    kv->n_tokens = n;
+}
+
+static size_t resume(const struct source *s, size_t n) {
+    const size_t at = resume_point(s, n);
+    if (at > s->n_own) s->kv->store->counters.n_reused += at - s->n_own;
+    settle(s, at);
+    pn_prefix_trim(s->kv->store);
+    return at;
+}
+
+size_t pn_kv_resume(pn_kv *kv, const int32_t *tokens, size_t n, size_t n_own) {
+    struct source s = {.kv = kv, .n_own = n_own};
+    pthread_mutex_lock(&kv->store->lock);
+    const pn_prefix_node *parent = kv->store->root;
+    while (s.n_found < kv->cap_blocks && (s.n_found + 1) * PN_KV_BLOCK <= n) {
+        pn_prefix_node *node = pn_prefix_find(kv->store, parent, tokens + s.n_found * PN_KV_BLOCK);
+        if (!node) break;
+        kv->found[s.n_found++] = node;
+        parent = node;
+    }
+    const size_t at = resume(&s, n);
+    pthread_mutex_unlock(&kv->store->lock);
+    return at;
+}
+
+size_t pn_kv_truncate(pn_kv *kv, size_t n) {
+    struct source s = {.kv = kv, .n_own = kv->n_tokens, .n_found = kv->n_path};
+    if (n >= kv->n_tokens) {
+        unreserve(kv);
+        return kv->n_tokens;
+    }
+    pthread_mutex_lock(&kv->store->lock);
+    memcpy(kv->found, kv->path, kv->n_path * sizeof *kv->found);
+    const size_t at = resume(&s, n);
+    pthread_mutex_unlock(&kv->store->lock);
+    return at;
+}
+
+/* ---- reading and writing ---- */
+
+pn_kv_runs pn_kv_runs_of(const pn_kv *kv, int layer, int head, size_t block, size_t query_block) {
+    const pn_kv_lane lane = kv->store->layouts[PN_KV_FRESH].places[layer].lane;
+    const pn_kv_entry *entry = &kv->entries[lane][block];
+    const bool fresh = !entry->kept || (entry->fresh && block == query_block);
+    const pn_kv_block *b = fresh ? entry->fresh : entry->kept;
+    const pn_kv_place *p = &kv->store->layouts[b->form].places[layer];
+    return (pn_kv_runs){.keys = b->data + p->keys + (size_t)head * p->key_bytes,
+                        .values = b->data + p->values + (size_t)head * p->value_bytes,
+                        .key_type = p->key_type,
+                        .value_type = p->value_type};
+}
+
+/* Where the fresh runs of a position's block are to be written. */
+struct target {
+    unsigned char *keys, *values;
+    pn_kv_type type;
+    size_t slot, dim;
+};
+
+static struct target target_of(const pn_kv *kv, int layer, int head, size_t position) {
+    const pn_kv_place *p = &kv->store->layouts[PN_KV_FRESH].places[layer];
+    unsigned char *data = kv->entries[p->lane][position / PN_KV_BLOCK].fresh->data;
+    return (struct target){.keys = data + p->keys + (size_t)head * p->key_bytes,
+                           .values = data + p->values + (size_t)head * p->value_bytes,
+                           .type = p->key_type, /* of both: nothing is packed yet */
+                           .slot = position % PN_KV_BLOCK,
+                           .dim = (size_t)kv->store->shape.head_dim};
+}
+
+static void store_value(const struct target *t, const pn_kernels *kernels, const float *v) {
+    if (t->type == PN_KV_F32)
+        memcpy((float *)(void *)t->values + t->slot * t->dim, v, t->dim * sizeof *v);
     else
-        kernels->f32_to_f16(src, (uint16_t *)run + slot * n, n);
+        kernels->f32_to_f16(v, (uint16_t *)(void *)t->values + t->slot * t->dim, t->dim);
 }
 
 /* A key is a column of its run. */
-static void store_key(const pn_kv *kv, const pn_kernels *kernels, const float *src, void *run, size_t slot) {
-    size_t dim = (size_t)kv->shape.head_dim;
-    if (kv->shape.type == PN_KV_F32) {
-        for (size_t d = 0; d < dim; d++)
-            ((float *)run)[d * PN_KV_BLOCK + slot] = src[d];
+static void store_key(const struct target *t, const pn_kernels *kernels, const float *k) {
+    if (t->type == PN_KV_F32) {
+        float *at = (float *)(void *)t->keys + t->slot;
+        for (size_t d = 0; d < t->dim; d++)
+            at[d * PN_KV_BLOCK] = k[d];
         return;
     }
-    uint16_t halves[64];
-    for (size_t d = 0; d < dim; d += 64) {
-        size_t n = dim - d < 64 ? dim - d : 64;
-        kernels->f32_to_f16(src + d, halves, n);
+    uint16_t *at = (uint16_t *)(void *)t->keys + t->slot, halves[64];
+    for (size_t d = 0; d < t->dim; d += 64) {
+        const size_t n = t->dim - d < 64 ? t->dim - d : 64;
+        kernels->f32_to_f16(k + d, halves, n);
         for (size_t i = 0; i < n; i++)
-            ((uint16_t *)run)[(d + i) * PN_KV_BLOCK + slot] = halves[i];
+            at[(d + i) * PN_KV_BLOCK] = halves[i];
     }
 }
 
 void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, int head, size_t position, const float *k,
                  const float *v) {
-    size_t slot = position % PN_KV_BLOCK;
-    unsigned char *block = kv->blocks[position / PN_KV_BLOCK];
-    store_key(kv, kernels, k, block + run_offset(kv, layer, 0, head), slot);
-    store_value(kv, kernels, v, block + run_offset(kv, layer, 1, head), slot);
+    const struct target t = target_of(kv, layer, head, position);
+    store_key(&t, kernels, k);
+    store_value(&t, kernels, v);
 }
 
 void pn_kv_expect_write(const pn_kv *kv, int layer, int head, size_t position) {
-    const size_t slot = position % PN_KV_BLOCK, dim = (size_t)kv->shape.head_dim, bytes = kv->element_bytes;
-    const unsigned char *block = kv->blocks[position / PN_KV_BLOCK];
-    const unsigned char *keys = block + run_offset(kv, layer, 0, head) + slot * bytes;
-    const unsigned char *value = block + run_offset(kv, layer, 1, head) + slot * dim * bytes;
-    for (size_t d = 0; d < dim; d++)
-        __builtin_prefetch(keys + d * PN_KV_BLOCK * bytes, 1);
-    for (size_t at = 0; at < dim * bytes; at += 64)
-        __builtin_prefetch(value + at, 1);
+    const struct target t = target_of(kv, layer, head, position);
+    const size_t bytes = t.type == PN_KV_F32 ? sizeof(float) : sizeof(uint16_t);
+    for (size_t d = 0; d < t.dim; d++)
+        __builtin_prefetch(t.keys + (d * PN_KV_BLOCK + t.slot) * bytes, 1);
+    for (size_t at = 0; at < t.dim * bytes; at += 64)
+        __builtin_prefetch(t.values + t.slot * t.dim * bytes + at, 1);
 }
 
 uint64_t pn_kv_bytes(const pn_kv *kv) {
-    return pn_block_pool_bytes(&kv->pool);
+    uint64_t bytes = 0;
+    for (int lane = 0; lane < PN_KV_LANES; lane++)
+        for (size_t b = kv->first[lane]; b < kv->cap_blocks; b++) {
+            const pn_kv_entry *e = &kv->entries[lane][b];
+            if (e->fresh) bytes += pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, e->fresh->form);
+            if (e->kept) bytes += pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, e->kept->form);
+        }
+    return bytes;
 }

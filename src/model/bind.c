@@ -136,6 +136,10 @@ void pn_decoder_free(pn_decoder *d) {
 }
 
 pn_kv_shape pn_decoder_kv_shape(const pn_decoder *d, pn_kv_type type) {
-    return (pn_kv_shape){
-        .n_layer = d->h.n_layer, .n_head_kv = d->h.n_head_kv, .head_dim = d->h.head_dim, .type = type};
+    return (pn_kv_shape){.n_layer = d->h.n_layer,
+                         .n_head_kv = d->h.n_head_kv,
+                         .head_dim = d->h.head_dim,
+                         .type = type,
+                         .window = d->h.window,
+                         .window_pattern = d->h.window_pattern};
 }

@@ -22,7 +22,8 @@ uint64_t pn_layer_kv_bytes(const pn_hparams *h, pn_layer_kind kind, pn_kv_type t
                            uint64_t n_tok) {
     uint64_t n = depth, window = (uint64_t)h->window;
     if (kind == PN_LAYER_LOCAL && n > window - 1) n = window - 1; /* before the first of the tokens */
-    return (n + n_tok) * 2 * (uint64_t)h->n_head_kv * (uint64_t)h->head_dim * pn_kv_element_bytes(type);
+    const pn_kv_shape one = {.n_layer = 1, .n_head_kv = h->n_head_kv, .head_dim = h->head_dim, .type = type};
+    return (n + n_tok) * pn_kv_token_bytes(&one);
 }
 
 uint64_t pn_decoder_kv_bytes_read(const pn_decoder *d, pn_kv_type type, uint64_t depth) {

@@ -126,7 +126,7 @@ static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
     lap(p, PN_OP_ATTENTION);
     pn_profile_work(p->f->profile, PN_OP_ATTENTION,
                     pn_layer_attention_macs(h, l->kind, p->position, p->n_tok),
-                    pn_layer_kv_bytes(h, l->kind, p->f->kv->shape.type, p->position, p->n_tok));
+                    pn_layer_kv_bytes(h, l->kind, p->f->kv->store->shape.type, p->position, p->n_tok));
     const pn_matmul_input attended = {.x = s->attended};
     const pn_matmul_job out = {&l->out, l->out_bias, s->part};
     if (!matmuls(p, PN_OP_OUT, &out, 1, &attended)) return;
@@ -223,7 +223,7 @@ bool pn_decoder_forward(const pn_forward *f, const int32_t *tokens, size_t n_tok
         feed_forward_part(&p, &f->decoder->layers[layer]);
         observe(&p, layer);
     }
-    f->kv->n_tokens += n_tok;
+    pn_kv_commit(f->kv, n_tok);
     if (wanted->n == 0) return true;
     /* A prompt's other tokens never meet the head. */
     final_norm(f, &p.ops, n_tok - wanted->n, wanted->n);

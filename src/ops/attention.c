@@ -67,8 +67,8 @@ static struct tile tile_at(const pn_attention_job *job, size_t tokens, size_t i)
     struct tile t = {.job = job,
                      .first = from - job->position,
                      .n_tok = to - from,
-                     .group = (size_t)job->n_head / (size_t)job->kv->shape.n_head_kv,
-                     .dim = (size_t)job->kv->shape.head_dim,
+                     .group = (size_t)job->n_head / (size_t)job->kv->store->shape.n_head_kv,
+                     .dim = (size_t)job->kv->store->shape.head_dim,
                      .begin = first_visible(job, from) / KEYS,
                      .end = (to - 1) / KEYS + 1};
     t.n_row = t.n_tok * t.group;
@@ -163,45 +163,48 @@ static void scale_row(const pn_kernels *kernels, float *row, size_t dim, float f
 
 /* n rows from r on, which see the same keys of a block. `next` is read after the values. */
 static void add_rows(const struct tile *t, const struct work *w, const struct state *s, size_t r, size_t n,
-                     struct range keys, const void *values, const void *next) {
-    const pn_kv *kv = t->job->kv;
+                     struct range keys, const pn_kv_runs *runs, const void *next) {
     float *scores = w->scores + r * KEYS, *acc = s->acc + r * t->dim;
     w->kernels->attn_softmax(scores, n, keys.begin, keys.end, s->max + r, s->sum + r, w->shrink);
     for (size_t i = 0; i < n; i++)
         scale_row(w->kernels, acc + i * t->dim, t->dim, w->shrink[i]);
     size_t n_key = keys.end - keys.begin;
-    values = (const char *)values + keys.begin * t->dim * kv->element_bytes;
-    if (kv->shape.type == PN_KV_F16)
-        w->kernels->attn_mix_f16(scores + keys.begin, n, values, n_key, t->dim, acc, next);
+    if (runs->value_type == PN_KV_F16)
+        w->kernels->attn_mix_f16(scores + keys.begin, n, (const uint16_t *)runs->values + keys.begin * t->dim,
+                                 n_key, t->dim, acc, next);
     else
-        w->kernels->attn_mix_f32(scores + keys.begin, n, values, n_key, t->dim, acc, next);
+        w->kernels->attn_mix_f32(scores + keys.begin, n, (const float *)runs->values + keys.begin * t->dim,
+                                 n_key, t->dim, acc, next);
+}
+
+/* As the queries of the tile, which are all of one block, see them. */
+static pn_kv_runs runs_of(const struct tile *t, int kv_head, size_t block) {
+    const pn_attention_job *job = t->job;
+    return pn_kv_runs_of(job->kv, job->layer, kv_head, block, (job->position + t->first) / KEYS);
 }
 
 /* The keys that are read after a block: of the next one, or of the next head's first. */
 static const void *keys_after(const struct tile *t, int kv_head, size_t block) {
-    const pn_kv *kv = t->job->kv;
-    if (block + 1 < t->end) return pn_kv_keys(kv, t->job->layer, kv_head, block + 1);
-    return kv_head + 1 < kv->shape.n_head_kv ? pn_kv_keys(kv, t->job->layer, kv_head + 1, t->begin) : NULL;
+    if (block + 1 < t->end) return runs_of(t, kv_head, block + 1).keys;
+    return kv_head + 1 < t->job->kv->store->shape.n_head_kv ? runs_of(t, kv_head + 1, t->begin).keys : NULL;
 }
 
 static void add_block(const struct tile *t, const struct work *w, const struct state *s, int kv_head,
                       size_t block) {
-    const pn_kv *kv = t->job->kv;
-    const void *keys = pn_kv_keys(kv, t->job->layer, kv_head, block);
-    const void *values = pn_kv_values(kv, t->job->layer, kv_head, block);
+    const pn_kv_runs runs = runs_of(t, kv_head, block);
     const void *next = keys_after(t, kv_head, block);
-    if (kv->shape.type == PN_KV_F16)
-        w->kernels->attn_scores_f16(w->q, t->n_row, keys, t->dim, w->scores, values);
+    if (runs.key_type == PN_KV_F16)
+        w->kernels->attn_scores_f16(w->q, t->n_row, runs.keys, t->dim, w->scores, runs.values);
     else
-        w->kernels->attn_scores_f32(w->q, t->n_row, keys, t->dim, w->scores, values);
+        w->kernels->attn_scores_f32(w->q, t->n_row, runs.keys, t->dim, w->scores, runs.values);
     struct range first = visible_keys(t, 0, block), last = visible_keys(t, t->n_tok - 1, block);
     if (first.begin == last.begin && first.end == last.end) {
-        add_rows(t, w, s, 0, t->n_row, first, values, next);
+        add_rows(t, w, s, 0, t->n_row, first, &runs, next);
         return;
     }
     for (size_t token = 0; token < t->n_tok; token++) {
         struct range own = visible_keys(t, token, block);
-        if (own.begin < own.end) add_rows(t, w, s, token * t->group, t->group, own, values, next);
+        if (own.begin < own.end) add_rows(t, w, s, token * t->group, t->group, own, &runs, next);
     }
 }
 
@@ -295,7 +298,7 @@ static void merge_segments(const struct spread *s, size_t n_head_kv) {
 }
 
 static void few_tokens(const pn_ops *ops, const pn_attention_job *job, size_t tokens) {
-    size_t n_head_kv = (size_t)job->kv->shape.n_head_kv;
+    size_t n_head_kv = (size_t)job->kv->store->shape.n_head_kv;
     for (size_t i = 0; i < n_tiles(job, tokens); i++) {
         struct spread s = {.ops = ops, .tile = tile_at(job, tokens, i)};
         pn_ops_run(ops, do_blocks, &s, n_head_kv * (s.tile.end - s.tile.begin), 1);
@@ -337,18 +340,18 @@ static void do_tiles(void *arg, size_t begin, size_t end, int worker) {
 /* Smaller tiles where there would be too few to share out; the bits are the same. */
 static size_t shared_tile_tokens(const pn_ops *ops, const pn_attention_job *job, size_t tokens) {
     size_t wanted = 2 * (size_t)(ops->n_threads ? ops->n_threads : pn_pool_threads(ops->pool));
-    while (tokens > 1 && n_tiles(job, tokens) * (size_t)job->kv->shape.n_head_kv < wanted)
+    while (tokens > 1 && n_tiles(job, tokens) * (size_t)job->kv->store->shape.n_head_kv < wanted)
         tokens /= 2;
     return tokens;
 }
 
 void pn_ops_attention(const pn_ops *ops, const pn_attention_job *job) {
-    size_t tokens = tile_tokens((size_t)job->n_head / (size_t)job->kv->shape.n_head_kv);
+    size_t tokens = tile_tokens((size_t)job->n_head / (size_t)job->kv->store->shape.n_head_kv);
     if (job->n_tok <= PN_FEW_TOKENS) {
         few_tokens(ops, job, tokens);
         return;
     }
     tokens = shared_tile_tokens(ops, job, tokens);
     struct tiles a = {.ops = ops, .job = job, .tokens = tokens, .n = n_tiles(job, tokens)};
-    pn_ops_run(ops, do_tiles, &a, a.n * (size_t)job->kv->shape.n_head_kv, 1);
+    pn_ops_run(ops, do_tiles, &a, a.n * (size_t)job->kv->store->shape.n_head_kv, 1);
 }

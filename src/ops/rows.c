@@ -49,7 +49,7 @@ struct rope {
 static void rotate_heads(const struct rope *r, float *x, size_t n_head, const float *norm,
                          const float *cos_sin) {
     const pn_rope_job *job = r->job;
-    size_t dim = (size_t)job->kv->shape.head_dim, rope_dim = (size_t)job->rope_dim;
+    size_t dim = (size_t)job->kv->store->shape.head_dim, rope_dim = (size_t)job->rope_dim;
     for (size_t h = 0; h < n_head; h++, x += dim) {
         if (norm) r->kernels->rms_norm_f32(x, norm, job->norm_eps, dim, x);
         if (job->halves)
@@ -64,8 +64,8 @@ static void rope_units(void *arg, size_t begin, size_t end, int worker) {
     (void)worker;
     const struct rope *r = arg;
     const pn_rope_job *job = r->job;
-    const size_t n_head = (size_t)job->n_head, n_head_kv = (size_t)job->kv->shape.n_head_kv;
-    const size_t dim = (size_t)job->kv->shape.head_dim, group = n_head / n_head_kv;
+    const size_t n_head = (size_t)job->n_head, n_head_kv = (size_t)job->kv->store->shape.n_head_kv;
+    const size_t dim = (size_t)job->kv->store->shape.head_dim, group = n_head / n_head_kv;
     for (size_t unit = begin; unit < end && job->n_tok <= PN_FEW_TOKENS;
          unit++) /* more fill lines together */
         pn_kv_expect_write(job->kv, job->layer, (int)(unit % n_head_kv), job->position + unit / n_head_kv);
@@ -81,5 +81,5 @@ static void rope_units(void *arg, size_t begin, size_t end, int worker) {
 
 void pn_ops_rope_and_store(const pn_ops *ops, const pn_rope_job *job) {
     struct rope r = {.kernels = ops->kernels, .job = job};
-    pn_ops_run(ops, rope_units, &r, job->n_tok * (size_t)job->kv->shape.n_head_kv, GRAIN);
+    pn_ops_run(ops, rope_units, &r, job->n_tok * (size_t)job->kv->store->shape.n_head_kv, GRAIN);
 }

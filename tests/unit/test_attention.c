@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache's blocks and attention over them, against a softmax written out plainly in double precision. */
+#include "support/caches.h"
 #include "support/check.h"
 
-#include "base/mem.h"
 #include "base/rng.h"
 #include "ops/ops.h"
 
@@ -26,15 +26,19 @@ static void make_inputs(void) {
     fill(&queries[0][0][0], sizeof queries / sizeof(float), &rng, 4);
 }
 
+static pn_kv empty_cache(pn_kv_type type, size_t n) {
+    const pn_kv_shape shape = {.n_layer = N_LAYER, .n_head_kv = N_HEAD_KV, .head_dim = DIM, .type = type};
+    pn_kv kv = open_kv(&shape, n, n);
+    assert_int_equal(pn_kv_reserve(&kv, n, NULL), PN_OK);
+    return kv;
+}
+
 static pn_kv filled_cache(pn_kv_type type) {
-    pn_kv kv;
-    pn_kv_shape shape = {.n_layer = N_LAYER, .n_head_kv = N_HEAD_KV, .head_dim = DIM, .type = type};
-    assert_int_equal(pn_kv_init(&kv, &shape, N_POS, NULL), PN_OK);
-    assert_int_equal(pn_kv_reserve(&kv, N_POS, NULL), PN_OK);
+    pn_kv kv = empty_cache(type, N_POS);
     for (size_t p = 0; p < N_POS; p++)
         for (int head = 0; head < N_HEAD_KV; head++)
             pn_kv_write(&kv, pn_kernels_host(), LAYER, head, p, keys[p][head], values[p][head]);
-    kv.n_tokens = N_POS;
+    pn_kv_commit(&kv, N_POS);
     return kv;
 }
 
@@ -132,16 +136,13 @@ static void long_contexts_change_no_bit(void **state) {
     enum { FROM = 2000, TO = 2200 };
     static const size_t windows[] = {0, 300}, batches[] = {1, 3, 64, 190};
     static float whole[TO][N_HEAD][DIM], part[TO][N_HEAD][DIM];
-    pn_kv kv;
-    pn_kv_shape shape = {.n_layer = N_LAYER, .n_head_kv = N_HEAD_KV, .head_dim = DIM, .type = PN_KV_F16};
-    assert_int_equal(pn_kv_init(&kv, &shape, TO, NULL), PN_OK);
-    assert_int_equal(pn_kv_reserve(&kv, TO, NULL), PN_OK);
+    pn_kv kv = empty_cache(PN_KV_F16, TO);
     make_inputs();
     for (size_t p = 0; p < TO; p++)
         for (int head = 0; head < N_HEAD_KV; head++)
             pn_kv_write(&kv, pn_kernels_host(), LAYER, head, p, keys[p % N_POS][head],
                         values[p * 7 % N_POS][head]);
-    kv.n_tokens = TO;
+    pn_kv_commit(&kv, TO);
     static float q[TO][N_HEAD][DIM];
     for (size_t p = 0; p < TO; p++)
         memcpy(q[p], queries[p % N_POS], sizeof q[p]);
@@ -157,40 +158,11 @@ static void long_contexts_change_no_bit(void **state) {
     pn_kv_done(&kv);
 }
 
-static void the_cache_grows_and_shrinks_by_blocks(void **state) {
-    (void)state;
-    uint64_t before = pn_mem_bytes(PN_MEM_KV);
-    pn_kv kv;
-    pn_kv_shape shape = {.n_layer = 3, .n_head_kv = 2, .head_dim = 8, .type = PN_KV_F16};
-    assert_int_equal(pn_kv_init(&kv, &shape, 130, NULL), PN_OK);
-    assert_int_equal(pn_kv_bytes(&kv), 0);
-    assert_int_equal(pn_kv_reserve(&kv, 1, NULL), PN_OK);
-    assert_int_equal(pn_kv_bytes(&kv), 64u * 2 * 3 * 2 * 8 * 2);
-    assert_int_equal(pn_kv_reserve(&kv, 64, NULL), PN_OK);
-    assert_int_equal(kv.n_blocks, 1);
-    assert_int_equal(pn_kv_reserve(&kv, 130, NULL), PN_OK);
-    assert_int_equal(kv.n_blocks, 3);
-    assert_int_equal(pn_kv_reserve(&kv, 193, NULL), PN_ERR_LIMIT);
-    assert_int_equal(kv.n_blocks, 3);
-    kv.n_tokens = 130;
-    pn_kv_truncate(&kv, 500);
-    assert_int_equal(kv.n_tokens, 130);
-    pn_kv_truncate(&kv, 64);
-    assert_int_equal(kv.n_blocks, 1);
-    pn_mem_fail_at(2);
-    assert_int_equal(pn_kv_reserve(&kv, 130, NULL), PN_ERR_MEMORY);
-    pn_mem_fail_at(0);
-    assert_int_equal(kv.n_blocks, 1); /* all or nothing */
-    pn_kv_done(&kv);
-    assert_int_equal(pn_mem_bytes(PN_MEM_KV), before);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_matches_a_plain_softmax),
         cmocka_unit_test(batches_and_threads_change_no_bit),
         cmocka_unit_test(long_contexts_change_no_bit),
-        cmocka_unit_test(the_cache_grows_and_shrinks_by_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "support/check.h"
 
 #include "base/mem.h"
-#include "kv/kv.h"
+#include "kv/blocks.h"
 
 #include <string.h>
 
@@ -161,29 +161,30 @@ static void refused_memory_leaves_the_pool_as_it_was(void **state) {
     pn_block_pool_done(&pool);
 }
 
-static void a_cache_in_slabs_grows_all_or_nothing(void **state) {
+static void a_pool_can_be_resized(void **state) {
     (void)state;
-    enum { N_BLOCK = 8, N_TOK = N_BLOCK * PN_KV_BLOCK };
-    uint64_t before = pn_mem_bytes(PN_MEM_KV), planned;
-    pn_kv kv;
-    pn_kv_shape shape = {
-        .n_layer = 8, .n_head_kv = 2, .head_dim = 256, .type = PN_KV_F16}; /* blocks of 1 MiB */
-    assert_int_equal(pn_kv_init(&kv, &shape, N_TOK, NULL), PN_OK);
-    assert_int_equal(pn_kv_reserve(&kv, 3 * PN_KV_BLOCK, NULL), PN_OK);
-    assert_int_equal(pn_kv_bytes(&kv), 4 * MIB); /* two single blocks, a slab of two */
-    pn_mem_fail_at(2);
-    assert_int_equal(pn_kv_reserve(&kv, N_TOK, NULL), PN_ERR_MEMORY);
+    pn_block_pool pool;
+    void *blocks[12];
+    assert_int_equal(pn_block_pool_init(&pool, MIB, 2, NULL), PN_OK);
+    for (size_t i = 0; i < 2; i++)
+        assert_non_null(blocks[i] = pn_block_take(&pool));
+    assert_null(pn_block_take(&pool));
+    pn_mem_fail_at(1);
+    assert_int_equal(pn_block_pool_resize(&pool, 12, NULL), PN_ERR_MEMORY);
     pn_mem_fail_at(0);
-    assert_int_equal(kv.n_blocks, 3);
-    assert_int_equal(pn_kv_bytes(&kv), 4 * MIB);
-    assert_int_equal(pn_kv_reserve(&kv, N_TOK, NULL), PN_OK);
-    assert_true(pn_kv_plan_bytes(&shape, N_TOK, &planned));
-    assert_int_equal(pn_kv_bytes(&kv), planned);
-    kv.n_tokens = N_TOK;
-    pn_kv_truncate(&kv, PN_KV_BLOCK + 1);
-    assert_int_equal(pn_kv_bytes(&kv), 2 * MIB);
-    pn_kv_done(&kv);
-    assert_int_equal(pn_mem_bytes(PN_MEM_KV), before);
+    assert_null(pn_block_take(&pool));
+    assert_int_equal(pn_block_pool_resize(&pool, 12, NULL), PN_OK);
+    for (size_t i = 2; i < 12; i++)
+        assert_non_null(blocks[i] = pn_block_take(&pool));
+    assert_null(pn_block_take(&pool));
+    assert_int_equal(pn_block_pool_resize(&pool, 2, NULL), PN_OK);
+    pn_block_free(&pool, blocks[11]);
+    pn_block_free(&pool, blocks[10]);
+    assert_null(pn_block_take(&pool));
+    for (size_t i = 0; i < 10; i++)
+        pn_block_free(&pool, blocks[i]);
+    assert_int_equal(pn_block_pool_bytes(&pool), 0);
+    pn_block_pool_done(&pool);
 }
 
 int main(void) {
@@ -193,7 +194,7 @@ int main(void) {
         cmocka_unit_test(freed_blocks_are_used_again),
         cmocka_unit_test(empty_slabs_are_given_back),
         cmocka_unit_test(refused_memory_leaves_the_pool_as_it_was),
-        cmocka_unit_test(a_cache_in_slabs_grows_all_or_nothing),
+        cmocka_unit_test(a_pool_can_be_resized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

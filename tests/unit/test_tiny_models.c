@@ -3,6 +3,7 @@
    for them (tests/golden/make_tiny_models.py describes the files). The float path must agree to 1e-4
    everywhere, quantised inputs stay close, and in every precision the result must not depend on chunks or
    threads in a single bit. */
+#include "support/caches.h"
 #include "support/check.h"
 
 #include "base/cursor.h"
@@ -79,7 +80,7 @@ static void start(struct run *run, const char *name, int n_threads, size_t n_chu
     pn_kv_shape shape = pn_decoder_kv_shape(run->decoder, p.cache);
     assert_int_equal(pn_scratch_init(&run->scratch, run->decoder, p.matrices, n_chunk, n_threads, NULL),
                      PN_OK);
-    assert_int_equal(pn_kv_init(&run->kv, &shape, 200, NULL), PN_OK);
+    run->kv = open_kv(&shape, 200, n_chunk);
 }
 
 static void stop(struct run *run) {

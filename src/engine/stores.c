@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the sessions of a model have their keys and values: a store for each type, so that they share what
+   their texts have in common. */
+#include "engine/engine.h"
+
+uint64_t pn_prefix_cache_bytes(const pn_model *model, uint64_t session_kv_bytes) {
+    if (model->prefix_cache == PN_PREFIX_CACHE_OFF) return 0;
+    return model->prefix_cache ? model->prefix_cache : session_kv_bytes / 4;
+}
+
+/* By default the cache follows the largest session so far. */
+static pn_status widen(const pn_model *model, pn_kv_store *store, uint64_t session_kv_bytes, pn_error *err) {
+    const uint64_t bytes = pn_prefix_cache_bytes(model, session_kv_bytes);
+    return bytes > store->quota ? pn_kv_store_set_quota(store, bytes, err) : PN_OK;
+}
+
+pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_kv_bytes, pn_kv_store **out,
+                            pn_error *err) {
+    pthread_mutex_lock(&model->stores_lock);
+    pn_kv_store **store = &model->stores[type];
+    pn_status status = PN_OK;
+    if (!*store) {
+        const pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, type);
+        status = pn_kv_store_create(&shape, store, err);
+    }
+    if (status == PN_OK) status = widen(model, *store, session_kv_bytes, err);
+    if (status == PN_OK) *out = *store;
+    pthread_mutex_unlock(&model->stores_lock);
+    return status;
+}
+
+void pn_model_free_stores(pn_model *model) {
+    for (size_t i = 0; i < PN_KV_TYPE_COUNT; i++)
+        pn_kv_store_free(model->stores[i]);
+    pthread_mutex_destroy(&model->stores_lock);
+}

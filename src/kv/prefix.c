@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kv/prefix.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+pn_status pn_prefix_init(pn_kv_store *store, pn_error *err) {
+    pn_prefix_node *root = pn_alloc(PN_MEM_KV, 1, sizeof *root);
+    if (!root) return pn_fail_memory(err, "prefix tree", sizeof *root);
+    root->older = root->newer = root;
+    root->n_users = 1; /* never given up */
+    store->root = root;
+    return PN_OK;
+}
+
+static uint64_t hash_of(const pn_kv_store *store, const int32_t *tokens) {
+    return XXH3_64bits(tokens, PN_KV_BLOCK * sizeof *tokens) & store->hash_mask;
+}
+
+pn_prefix_node *pn_prefix_find(const pn_kv_store *store, const pn_prefix_node *parent,
+                               const int32_t *tokens) {
+    const uint64_t hash = hash_of(store, tokens);
+    for (pn_prefix_node *node = parent->child; node; node = node->sibling)
+        if (node->hash == hash && memcmp(node->tokens, tokens, sizeof node->tokens) == 0) return node;
+    return NULL;
+}
+
+void pn_prefix_complete(pn_kv_store *store, pn_prefix_node *node, pn_kv_lane lane, pn_kv_block *block) {
+    pn_kv_block_share_locked(store, block);
+    block->node = node;
+    node->blocks[lane] = block;
+    pn_prefix_touch(store, node, lane);
+}
+
+void pn_prefix_touch(pn_kv_store *store, pn_prefix_node *node, pn_kv_lane lane) {
+    node->used_at[lane] = ++store->clock;
+}
+
+pn_prefix_node *pn_prefix_add(pn_kv_store *store, pn_prefix_node *parent, const int32_t *tokens,
+                              pn_kv_block *const blocks[PN_KV_LANES]) {
+    pn_prefix_node *node = pn_alloc(PN_MEM_KV, 1, sizeof *node);
+    if (!node) return NULL;
+    node->parent = parent;
+    node->sibling = parent->child;
+    parent->child = node;
+    node->newer = store->root;
+    node->older = store->root->older;
+    node->older->newer = node->newer->older = node;
+    node->hash = hash_of(store, tokens);
+    memcpy(node->tokens, tokens, sizeof node->tokens);
+    for (int lane = 0; lane < PN_KV_LANES; lane++)
+        if (blocks[lane]) pn_prefix_complete(store, node, (pn_kv_lane)lane, blocks[lane]);
+    return node;
+}
+
+/* ---- giving up ---- */
+
+static void give_up_block(pn_kv_store *store, pn_prefix_node *node, int lane) {
+    pn_kv_block *block = node->blocks[lane];
+    if (!block) return;
+    node->blocks[lane] = NULL;
+    if (block->n_owners == 1) /* the drop frees it */
+        store->cached -= store->layouts[block->form].block_bytes[block->lane];
+    block->node = NULL;
+    pn_kv_block_drop_locked(store, block);
+    store->counters.n_evicted++;
+}
+
+static void give_up_node(pn_kv_store *store, pn_prefix_node *node) {
+    for (int lane = 0; lane < PN_KV_LANES; lane++)
+        give_up_block(store, node, lane);
+    pn_prefix_node **at = &node->parent->child;
+    while (*at != node)
+        at = &(*at)->sibling;
+    *at = node->sibling;
+    node->older->newer = node->newer;
+    node->newer->older = node->older;
+    pn_free(node);
+}
+
+static bool tree_alone(const pn_kv_block *block) {
+    return block && block->n_owners == 1;
+}
+
+/* The full lane is what a node is there for; a model whose layers are all windowed has none. */
+static uint64_t node_used_at(const pn_prefix_node *node) {
+    const uint64_t full = node->used_at[PN_KV_FULL], windowed = node->used_at[PN_KV_WINDOWED];
+    return full > windowed ? full : windowed;
+}
+
+/* Nothing goes on from it, and it is of some use to be without it. */
+static bool node_is_free(const pn_prefix_node *node) {
+    if (node->child || node->n_users > 0) return false;
+    const pn_kv_block *full = node->blocks[PN_KV_FULL], *windowed = node->blocks[PN_KV_WINDOWED];
+    return tree_alone(full) || tree_alone(windowed) || (!full && !windowed);
+}
+
+bool pn_prefix_evict(pn_kv_store *store) {
+    pn_prefix_node *victim = NULL;
+    bool whole = false;
+    uint64_t oldest = UINT64_MAX;
+    for (pn_prefix_node *node = store->root->newer; node != store->root; node = node->newer) {
+        const uint64_t windowed_at = node->used_at[PN_KV_WINDOWED], used_at = node_used_at(node);
+        if (tree_alone(node->blocks[PN_KV_WINDOWED]) && windowed_at < oldest) {
+            victim = node;
+            whole = false;
+            oldest = windowed_at;
+        }
+        if (node_is_free(node) && used_at < oldest) {
+            victim = node;
+            whole = true;
+            oldest = used_at;
+        }
+    }
+    if (!victim) return false;
+    if (whole)
+        give_up_node(store, victim);
+    else
+        give_up_block(store, victim, PN_KV_WINDOWED);
+    return true;
+}
+
+bool pn_prefix_let_go(pn_kv_store *store, pn_kv_block *block) {
+    pn_prefix_node *node = block->node;
+    if (!node || node->child || node->n_users > 0) return false;
+    give_up_node(store, node);
+    return true;
+}
+
+void pn_prefix_trim(pn_kv_store *store) {
+    while (store->cached > store->quota && pn_prefix_evict(store))
+        continue;
+}
+
+void pn_prefix_done(pn_kv_store *store) {
+    if (!store->root) return;
+    while (pn_prefix_evict(store))
+        continue;
+    pn_free(store->root);
+    store->root = NULL;
+}
