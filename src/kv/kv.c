@@ -10,17 +10,20 @@ static size_t n_blocks_of(size_t n_tokens) {
     return n_tokens / PN_KV_BLOCK + (n_tokens % PN_KV_BLOCK != 0);
 }
 
+static pn_kv_type fresh_type(const pn_kv *kv) {
+    return pn_kv_fresh_type(kv->store->shape.type);
+}
+
 static bool has_layers(const pn_kv_store *store, int lane) {
-    return store->layouts[PN_KV_FRESH].block_bytes[lane] > 0;
+    return store->layouts[store->shape.type].block_bytes[lane] > 0;
 }
 
 /* ---- planning ---- */
 
 uint64_t pn_kv_token_bytes(const pn_kv_shape *shape) {
-    const pn_kv_form form = PN_KV_KEPT;
     const size_t dim = (size_t)shape->head_dim;
-    return (pn_kv_run_bytes(pn_kv_key_type(shape->type, form), dim) +
-            pn_kv_run_bytes(pn_kv_value_type(shape->type, form), dim)) /
+    return (pn_kv_run_bytes(pn_kv_key_type(shape->type), dim) +
+            pn_kv_run_bytes(pn_kv_value_type(shape->type), dim)) /
            PN_KV_BLOCK * (uint64_t)shape->n_head_kv * (uint64_t)shape->n_layer;
 }
 
@@ -30,11 +33,11 @@ bool pn_kv_plan_bytes(const pn_kv_shape *shape, size_t max_tokens, size_t n_chun
     const pn_kv_need need = pn_kv_need_of(shape, max_tokens, n_chunk);
     uint64_t sum = n_blocks_of(max_tokens) * (TABLE_BYTES + sizeof(pn_prefix_node));
     for (int lane = 0; lane < PN_KV_LANES; lane++)
-        for (int form = 0; form < PN_KV_FORMS; form++) {
-            const size_t n = need.n[lane][form];
+        for (int type = 0; type < PN_KV_TYPE_COUNT; type++) {
+            const size_t n = need.n[lane][type];
             uint64_t block_bytes, bytes;
             if (n == 0) continue;
-            if (!pn_kv_block_bytes(shape, (pn_kv_lane)lane, (pn_kv_form)form, &block_bytes)) return false;
+            if (!pn_kv_block_bytes(shape, (pn_kv_lane)lane, (pn_kv_type)type, &block_bytes)) return false;
             const pn_block_plan plan = pn_block_plan_of(block_bytes, n);
             if (!pn_block_plan_bytes(&plan, &bytes) || !pn_add_u64(sum, bytes, &sum) ||
                 !pn_add_u64(sum, n * sizeof(pn_kv_block), &sum))
@@ -112,9 +115,10 @@ static size_t first_held(const pn_kv *kv, int lane, size_t position) {
     return first > 0 ? first - 1 : 0;
 }
 
-static bool is_kept_fresh(const pn_kv *kv, size_t block) {
+/* Whether a full block stays as it is. */
+static bool stays_fresh(const pn_kv *kv, size_t block) {
     const pn_kv_type type = kv->store->shape.type;
-    return !pn_kv_is_packed(type) || (block == 0 && pn_kv_keeps_first(type));
+    return type == fresh_type(kv) || (block == 0 && pn_kv_keeps_first(type));
 }
 
 static void drop_from(pn_kv *kv, size_t block) {
@@ -128,11 +132,11 @@ static void drop_from(pn_kv *kv, size_t block) {
 static bool reserve_entry(const pn_kv *kv, int lane, size_t block, size_t n) {
     pn_kv_entry *entry = &kv->entries[lane][block];
     if (!entry->fresh)
-        entry->fresh = pn_kv_block_take(kv->store, (pn_kv_lane)lane, PN_KV_FRESH);
+        entry->fresh = pn_kv_block_take(kv->store, (pn_kv_lane)lane, fresh_type(kv));
     else if (!pn_kv_block_own(kv->store, &entry->fresh))
         return false;
-    if ((block + 1) * PN_KV_BLOCK <= n && !is_kept_fresh(kv, block) && !entry->kept) {
-        entry->kept = pn_kv_block_take(kv->store, (pn_kv_lane)lane, PN_KV_KEPT);
+    if ((block + 1) * PN_KV_BLOCK <= n && !stays_fresh(kv, block) && !entry->kept) {
+        entry->kept = pn_kv_block_take(kv->store, (pn_kv_lane)lane, kv->store->shape.type);
         if (!entry->kept) return false;
     }
     return entry->fresh != NULL;
@@ -158,7 +162,7 @@ pn_status pn_kv_reserve(pn_kv *kv, size_t n, pn_error *err) {
             if (reserve_entry(kv, lane, b, n)) continue;
             unreserve(kv);
             return pn_fail_memory(err, "KV cache block",
-                                  pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, PN_KV_FRESH));
+                                  pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, fresh_type(kv)));
         }
     }
     return PN_OK;
@@ -243,17 +247,17 @@ struct source {
     size_t n_found; /* blocks in the tree */
 };
 
-/* This timeline's block for positions below n, if it has it in a form that serves. */
+/* This timeline's block for positions below n, if it has it in a type that serves. */
 static bool own_serves(const struct source *s, int lane, size_t block, size_t n) {
     const pn_kv_entry *entry = &s->kv->entries[lane][block];
     const size_t end = (block + 1) * PN_KV_BLOCK;
     if (end <= n) return end <= s->n_own && entry->kept;
-    return n <= s->n_own && (entry->fresh || (entry->kept && entry->kept->form == PN_KV_FRESH));
+    return n <= s->n_own && (entry->fresh || (entry->kept && entry->kept->type == fresh_type(s->kv)));
 }
 
 static pn_kv_block *tree_block(const struct source *s, int lane, size_t block, size_t n) {
     pn_kv_block *b = block < s->n_found ? s->kv->found[block]->blocks[lane] : NULL;
-    return b && (n % PN_KV_BLOCK == 0 || block < n / PN_KV_BLOCK || b->form == PN_KV_FRESH) ? b : NULL;
+    return b && (n % PN_KV_BLOCK == 0 || block < n / PN_KV_BLOCK || b->type == fresh_type(s->kv)) ? b : NULL;
 }
 
 static bool can_resume(const struct source *s, size_t n) {
@@ -358,11 +362,11 @@ size_t pn_kv_truncate(pn_kv *kv, size_t n) {
 /* ---- reading and writing ---- */
 
 pn_kv_runs pn_kv_runs_of(const pn_kv *kv, int layer, int head, size_t block, size_t query_block) {
-    const pn_kv_lane lane = kv->store->layouts[PN_KV_FRESH].places[layer].lane;
+    const pn_kv_lane lane = kv->store->layouts[kv->store->shape.type].places[layer].lane;
     const pn_kv_entry *entry = &kv->entries[lane][block];
     const bool fresh = !entry->kept || (entry->fresh && block == query_block);
     const pn_kv_block *b = fresh ? entry->fresh : entry->kept;
-    const pn_kv_place *p = &kv->store->layouts[b->form].places[layer];
+    const pn_kv_place *p = &kv->store->layouts[b->type].places[layer];
     return (pn_kv_runs){.keys = b->data + p->keys + (size_t)head * p->key_bytes,
                         .values = b->data + p->values + (size_t)head * p->value_bytes,
                         .key_type = p->key_type,
@@ -377,7 +381,7 @@ struct target {
 };
 
 static struct target target_of(const pn_kv *kv, int layer, int head, size_t position) {
-    const pn_kv_place *p = &kv->store->layouts[PN_KV_FRESH].places[layer];
+    const pn_kv_place *p = &kv->store->layouts[fresh_type(kv)].places[layer];
     unsigned char *data = kv->entries[p->lane][position / PN_KV_BLOCK].fresh->data;
     return (struct target){.keys = data + p->keys + (size_t)head * p->key_bytes,
                            .values = data + p->values + (size_t)head * p->value_bytes,
@@ -431,8 +435,8 @@ uint64_t pn_kv_bytes(const pn_kv *kv) {
     for (int lane = 0; lane < PN_KV_LANES; lane++)
         for (size_t b = kv->first[lane]; b < kv->cap_blocks; b++) {
             const pn_kv_entry *e = &kv->entries[lane][b];
-            if (e->fresh) bytes += pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, e->fresh->form);
-            if (e->kept) bytes += pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, e->kept->form);
+            if (e->fresh) bytes += pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, e->fresh->type);
+            if (e->kept) bytes += pn_kv_store_block_bytes(kv->store, (pn_kv_lane)lane, e->kept->type);
         }
     return bytes;
 }

@@ -7,20 +7,20 @@ size_t pn_kv_run_bytes(pn_kv_type type, size_t head_dim) {
     return PN_KV_BLOCK * head_dim * (type == PN_KV_F32 ? sizeof(float) : sizeof(uint16_t));
 }
 
-bool pn_kv_is_packed(pn_kv_type type) {
-    return type != PN_KV_F16 && type != PN_KV_F32;
+pn_kv_type pn_kv_fresh_type(pn_kv_type type) {
+    return type == PN_KV_F32 ? PN_KV_F32 : PN_KV_F16;
+}
+
+pn_kv_type pn_kv_key_type(pn_kv_type type) {
+    return type;
+}
+
+pn_kv_type pn_kv_value_type(pn_kv_type type) {
+    return type;
 }
 
 bool pn_kv_keeps_first(pn_kv_type type) {
-    return pn_kv_is_packed(type);
-}
-
-pn_kv_type pn_kv_key_type(pn_kv_type type, pn_kv_form form) {
-    return form == PN_KV_FRESH && pn_kv_is_packed(type) ? PN_KV_F16 : type;
-}
-
-pn_kv_type pn_kv_value_type(pn_kv_type type, pn_kv_form form) {
-    return pn_kv_key_type(type, form);
+    return pn_kv_value_type(type) != pn_kv_fresh_type(type);
 }
 
 static size_t n_layers_of(const pn_kv_shape *shape, pn_kv_lane lane) {
@@ -30,18 +30,18 @@ static size_t n_layers_of(const pn_kv_shape *shape, pn_kv_lane lane) {
     return n;
 }
 
-bool pn_kv_block_bytes(const pn_kv_shape *shape, pn_kv_lane lane, pn_kv_form form, uint64_t *out) {
+bool pn_kv_block_bytes(const pn_kv_shape *shape, pn_kv_lane lane, pn_kv_type type, uint64_t *out) {
     const size_t dim = (size_t)shape->head_dim;
-    uint64_t bytes = pn_kv_run_bytes(pn_kv_key_type(shape->type, form), dim) +
-                     pn_kv_run_bytes(pn_kv_value_type(shape->type, form), dim);
+    uint64_t bytes =
+        pn_kv_run_bytes(pn_kv_key_type(type), dim) + pn_kv_run_bytes(pn_kv_value_type(type), dim);
     return pn_mul_u64(bytes, n_layers_of(shape, lane), &bytes) &&
            pn_mul_u64(bytes, (uint64_t)shape->n_head_kv, out);
 }
 
-pn_status pn_kv_layout_init(pn_kv_layout *layout, const pn_kv_shape *shape, pn_kv_form form, pn_error *err) {
+pn_status pn_kv_layout_init(pn_kv_layout *layout, const pn_kv_shape *shape, pn_kv_type type, pn_error *err) {
     pn_kv_layout fresh = {0};
     for (int lane = 0; lane < PN_KV_LANES; lane++)
-        if (!pn_kv_block_bytes(shape, (pn_kv_lane)lane, form, &fresh.block_bytes[lane]))
+        if (!pn_kv_block_bytes(shape, (pn_kv_lane)lane, type, &fresh.block_bytes[lane]))
             return pn_fail(err, PN_ERR_LIMIT, "the KV cache of this model does not fit in 64 bits");
     const size_t n_layer = (size_t)shape->n_layer, n_head = (size_t)shape->n_head_kv,
                  dim = (size_t)shape->head_dim;
@@ -52,8 +52,8 @@ pn_status pn_kv_layout_init(pn_kv_layout *layout, const pn_kv_shape *shape, pn_k
         pn_kv_place *p = &fresh.places[i];
         p->lane = pn_kv_lane_of(shape, i);
         size_t *at = &end[p->lane];
-        p->key_type = pn_kv_key_type(shape->type, form);
-        p->value_type = pn_kv_value_type(shape->type, form);
+        p->key_type = pn_kv_key_type(type);
+        p->value_type = pn_kv_value_type(type);
         p->key_bytes = pn_kv_run_bytes(p->key_type, dim);
         p->value_bytes = pn_kv_run_bytes(p->value_type, dim);
         p->keys = *at;

@@ -7,8 +7,8 @@
    in another: [PN_KV_BLOCK, head_dim], so that attention reads linear memory and both of its products have
    their results side by side. Each layer has the keys of all heads, then the values.
 
-   A block has one of two forms: fresh, in which single positions can be written, and kept, which is made of
-   it once it is full. They are the same unless the types are those of low bits. */
+   A block is of one type. Only those of halves or floats take single positions; those of fewer bits are made
+   of full blocks of halves. */
 #ifndef PN_KV_LAYOUT_H
 #define PN_KV_LAYOUT_H
 
@@ -19,11 +19,10 @@
 #define PN_KV_BLOCK PN_ATTN_KEYS
 
 typedef enum pn_kv_lane { PN_KV_FULL, PN_KV_WINDOWED, PN_KV_LANES } pn_kv_lane;
-typedef enum pn_kv_form { PN_KV_FRESH, PN_KV_KEPT, PN_KV_FORMS } pn_kv_form;
 
 typedef struct pn_kv_shape {
     int n_layer, n_head_kv, head_dim;
-    pn_kv_type type; /* of the kept form */
+    pn_kv_type type; /* of full blocks */
     int window; /* positions that a query of a windowed layer sees, its own among them; 0: no such layers */
     int window_pattern; /* layers i with (i + 1) % window_pattern != 0 are windowed; of meaning with a window
                          */
@@ -48,19 +47,19 @@ typedef struct pn_kv_layout {
 
 /* Bytes of the run of one head's keys or values. */
 size_t pn_kv_run_bytes(pn_kv_type type, size_t head_dim);
-/* What keys and values are in one form. */
-pn_kv_type pn_kv_key_type(pn_kv_type type, pn_kv_form form);
-pn_kv_type pn_kv_value_type(pn_kv_type type, pn_kv_form form);
-/* Whether full blocks take another form. */
-bool pn_kv_is_packed(pn_kv_type type);
+/* What the keys and the values of a block are. */
+pn_kv_type pn_kv_key_type(pn_kv_type type);
+pn_kv_type pn_kv_value_type(pn_kv_type type);
+/* The type of blocks that are being filled. */
+pn_kv_type pn_kv_fresh_type(pn_kv_type type);
 /* Whether the block with the first positions, on which much attention rests (Xiao et al., "Efficient
-   Streaming Language Models with Attention Sinks", 2023), stays fresh. */
+   Streaming Language Models with Attention Sinks", 2023), stays as it was filled. */
 bool pn_kv_keeps_first(pn_kv_type type);
 
 /* Bytes of a block; false when they do not fit in 64 bits. */
-bool pn_kv_block_bytes(const pn_kv_shape *shape, pn_kv_lane lane, pn_kv_form form, uint64_t *out);
-/* PN_ERR_LIMIT, PN_ERR_MEMORY. */
-pn_status pn_kv_layout_init(pn_kv_layout *layout, const pn_kv_shape *shape, pn_kv_form form, pn_error *err);
+bool pn_kv_block_bytes(const pn_kv_shape *shape, pn_kv_lane lane, pn_kv_type type, uint64_t *out);
+/* Of blocks of a type, which need not be the shape's. PN_ERR_LIMIT, PN_ERR_MEMORY. */
+pn_status pn_kv_layout_init(pn_kv_layout *layout, const pn_kv_shape *shape, pn_kv_type type, pn_error *err);
 void pn_kv_layout_done(pn_kv_layout *layout);
 
 #endif

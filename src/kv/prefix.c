@@ -62,7 +62,7 @@ static void give_up_block(pn_kv_store *store, pn_prefix_node *node, int lane) {
     if (!block) return;
     node->blocks[lane] = NULL;
     if (block->n_owners == 1) /* the drop frees it */
-        store->cached -= store->layouts[block->form].block_bytes[block->lane];
+        store->cached -= store->layouts[block->type].block_bytes[block->lane];
     block->node = NULL;
     pn_kv_block_drop_locked(store, block);
     store->counters.n_evicted++;

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-uint64_t pn_kv_store_block_bytes(const pn_kv_store *store, pn_kv_lane lane, pn_kv_form form) {
-    return store->layouts[form].block_bytes[lane];
+uint64_t pn_kv_store_block_bytes(const pn_kv_store *store, pn_kv_lane lane, pn_kv_type type) {
+    return store->layouts[type].block_bytes[lane];
 }
 
 /* ---- life ---- */
@@ -16,22 +16,22 @@ static pn_status init(pn_kv_store *store, const pn_kv_shape *shape, pn_error *er
     store->shape = *shape;
     store->n_owners = 1;
     store->hash_mask = UINT64_MAX;
-    for (int form = 0; form < PN_KV_FORMS; form++)
-        PN_TRY(pn_kv_layout_init(&store->layouts[form], shape, (pn_kv_form)form, err));
+    for (int type = 0; type < PN_KV_TYPE_COUNT; type++)
+        PN_TRY(pn_kv_layout_init(&store->layouts[type], shape, (pn_kv_type)type, err));
     for (int lane = 0; lane < PN_KV_LANES; lane++)
-        for (int form = 0; form < PN_KV_FORMS; form++) {
-            const uint64_t bytes = store->layouts[form].block_bytes[lane];
-            PN_TRY(pn_block_pool_init(&store->pools[lane][form], bytes ? bytes : 1, 0, err));
+        for (int type = 0; type < PN_KV_TYPE_COUNT; type++) {
+            const uint64_t bytes = store->layouts[type].block_bytes[lane];
+            PN_TRY(pn_block_pool_init(&store->pools[lane][type], bytes ? bytes : 1, 0, err));
         }
     return pn_prefix_init(store, err);
 }
 
 static void done(pn_kv_store *store) {
     pn_prefix_done(store);
-    for (int form = 0; form < PN_KV_FORMS; form++) {
-        pn_kv_layout_done(&store->layouts[form]);
+    for (int type = 0; type < PN_KV_TYPE_COUNT; type++) {
+        pn_kv_layout_done(&store->layouts[type]);
         for (int lane = 0; lane < PN_KV_LANES; lane++)
-            pn_block_pool_done(&store->pools[lane][form]);
+            pn_block_pool_done(&store->pools[lane][type]);
     }
 }
 
@@ -93,28 +93,28 @@ pn_kv_need pn_kv_need_of(const pn_kv_shape *shape, size_t max_tokens, size_t n_c
     const size_t all = n_blocks_of(max_tokens), in_chunk = n_blocks_of(n_chunk) + 1;
     const size_t in_window = n_blocks_of((size_t)shape->window + n_chunk + PN_KV_BLOCK - 2) + 1;
     const size_t most[PN_KV_LANES] = {all, shape->window > 0 ? least(all, in_window) : 0};
-    const bool packed = pn_kv_is_packed(shape->type);
+    const pn_kv_type fresh = pn_kv_fresh_type(shape->type);
     pn_kv_need need = {0};
     for (int lane = 0; lane < PN_KV_LANES; lane++) {
-        need.n[lane][PN_KV_FRESH] = packed ? least(most[lane], in_chunk + 2) : most[lane];
-        need.n[lane][PN_KV_KEPT] = packed ? most[lane] : 0;
+        need.n[lane][shape->type] = most[lane];
+        if (fresh != shape->type) need.n[lane][fresh] = least(most[lane], in_chunk + 2);
     }
     return need;
 }
 
 static pn_status resize_pools(pn_kv_store *store, const pn_kv_need *room, pn_error *err) {
     for (int lane = 0; lane < PN_KV_LANES; lane++)
-        for (int form = 0; form < PN_KV_FORMS; form++)
-            PN_TRY(pn_block_pool_resize(&store->pools[lane][form], room->n[lane][form], err));
+        for (int type = 0; type < PN_KV_TYPE_COUNT; type++)
+            PN_TRY(pn_block_pool_resize(&store->pools[lane][type], room->n[lane][type], err));
     return PN_OK;
 }
 
 static pn_kv_need sum_of(const pn_kv_need *a, const pn_kv_need *b, bool minus) {
     pn_kv_need sum;
     for (int lane = 0; lane < PN_KV_LANES; lane++)
-        for (int form = 0; form < PN_KV_FORMS; form++) {
-            const size_t x = a->n[lane][form], y = b->n[lane][form];
-            sum.n[lane][form] = minus ? x - y : x + y;
+        for (int type = 0; type < PN_KV_TYPE_COUNT; type++) {
+            const size_t x = a->n[lane][type], y = b->n[lane][type];
+            sum.n[lane][type] = minus ? x - y : x + y;
         }
     return sum;
 }
@@ -140,11 +140,11 @@ void pn_kv_store_leave(pn_kv_store *store, const pn_kv_need *need) {
 
 /* In blocks of each lane, as a timeline has them. */
 static pn_kv_need blocks_of(const pn_kv_store *store, uint64_t bytes) {
-    const pn_kv_form form = pn_kv_is_packed(store->shape.type) ? PN_KV_KEPT : PN_KV_FRESH;
+    const pn_kv_type type = store->shape.type;
     pn_kv_need need = {0};
     for (int lane = 0; lane < PN_KV_LANES; lane++) {
-        const uint64_t block = store->layouts[form].block_bytes[lane];
-        if (block) need.n[lane][form] = (size_t)(bytes / block);
+        const uint64_t block = store->layouts[type].block_bytes[lane];
+        if (block) need.n[lane][type] = (size_t)(bytes / block);
     }
     return need;
 }
@@ -162,36 +162,36 @@ pn_status pn_kv_store_set_quota(pn_kv_store *store, uint64_t bytes, pn_error *er
 
 /* ---- blocks ---- */
 
-static pn_kv_block *take(pn_kv_store *store, pn_kv_lane lane, pn_kv_form form) {
+static pn_kv_block *take(pn_kv_store *store, pn_kv_lane lane, pn_kv_type type) {
     pn_kv_block *block = pn_alloc(PN_MEM_KV, 1, sizeof *block);
     if (!block) return NULL;
-    block->data = pn_block_take(&store->pools[lane][form]);
+    block->data = pn_block_take(&store->pools[lane][type]);
     if (!block->data) {
         pn_free(block);
         return NULL;
     }
     block->n_owners = 1;
     block->lane = lane;
-    block->form = form;
+    block->type = type;
     return block;
 }
 
-static pn_kv_block *take_or_evict(pn_kv_store *store, pn_kv_lane lane, pn_kv_form form) {
-    pn_kv_block *block = take(store, lane, form);
+static pn_kv_block *take_or_evict(pn_kv_store *store, pn_kv_lane lane, pn_kv_type type) {
+    pn_kv_block *block = take(store, lane, type);
     while (!block && pn_prefix_evict(store))
-        block = take(store, lane, form);
+        block = take(store, lane, type);
     return block;
 }
 
-pn_kv_block *pn_kv_block_take(pn_kv_store *store, pn_kv_lane lane, pn_kv_form form) {
+pn_kv_block *pn_kv_block_take(pn_kv_store *store, pn_kv_lane lane, pn_kv_type type) {
     lock(store);
-    pn_kv_block *block = take_or_evict(store, lane, form);
+    pn_kv_block *block = take_or_evict(store, lane, type);
     unlock(store);
     return block;
 }
 
 static uint64_t bytes_of(const pn_kv_store *store, const pn_kv_block *block) {
-    return store->layouts[block->form].block_bytes[block->lane];
+    return store->layouts[block->type].block_bytes[block->lane];
 }
 
 void pn_kv_block_share_locked(pn_kv_store *store, pn_kv_block *block) {
@@ -202,7 +202,7 @@ void pn_kv_block_share_locked(pn_kv_store *store, pn_kv_block *block) {
 void pn_kv_block_drop_locked(pn_kv_store *store, pn_kv_block *block) {
     if (!block) return;
     if (--block->n_owners == 0) {
-        pn_block_free(&store->pools[block->lane][block->form], block->data);
+        pn_block_free(&store->pools[block->lane][block->type], block->data);
         pn_free(block);
     } else if (block->node && block->n_owners == 1) {
         store->cached += bytes_of(store, block);
@@ -220,7 +220,7 @@ void pn_kv_block_drop(pn_kv_store *store, pn_kv_block *block) {
 static bool make_own(pn_kv_store *store, pn_kv_block **block) {
     pn_kv_block *shared = *block;
     if (shared->n_owners == 1) return true;
-    pn_kv_block *copy = take_or_evict(store, shared->lane, shared->form);
+    pn_kv_block *copy = take_or_evict(store, shared->lane, shared->type);
     if (!copy) return shared->n_owners == 2 && pn_prefix_let_go(store, shared);
     memcpy(copy->data, shared->data, (size_t)bytes_of(store, shared));
     pn_kv_block_drop_locked(store, shared);
@@ -240,8 +240,8 @@ uint64_t pn_kv_store_bytes(pn_kv_store *store) {
     uint64_t bytes = 0;
     lock(store);
     for (int lane = 0; lane < PN_KV_LANES; lane++)
-        for (int form = 0; form < PN_KV_FORMS; form++)
-            bytes += pn_block_pool_bytes(&store->pools[lane][form]);
+        for (int type = 0; type < PN_KV_TYPE_COUNT; type++)
+            bytes += pn_block_pool_bytes(&store->pools[lane][type]);
     unlock(store);
     return bytes;
 }

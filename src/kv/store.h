@@ -19,7 +19,7 @@ typedef struct pn_kv_block {
     int n_owners;
     pn_prefix_node *node; /* of the tree, where that is an owner; else NULL */
     pn_kv_lane lane;
-    pn_kv_form form;
+    pn_kv_type type;
     unsigned char *data;
 } pn_kv_block;
 
@@ -28,10 +28,10 @@ typedef struct pn_kv_counters {
     uint64_t n_evicted; /* blocks that the tree gave up */
 } pn_kv_counters;
 
-/* Blocks that a timeline of max_tokens needs, by lane and form, if at most n_chunk tokens are computed at a
+/* Blocks that a timeline of max_tokens needs, by lane and type, if at most n_chunk tokens are computed at a
    time. */
 typedef struct pn_kv_need {
-    size_t n[PN_KV_LANES][PN_KV_FORMS];
+    size_t n[PN_KV_LANES][PN_KV_TYPE_COUNT];
 } pn_kv_need;
 pn_kv_need pn_kv_need_of(const pn_kv_shape *shape, size_t max_tokens, size_t n_chunk);
 
@@ -39,15 +39,14 @@ typedef struct pn_kv_store {
     pthread_mutex_t lock;
     int n_owners;
     pn_kv_shape shape;
-    pn_kv_layout layouts[PN_KV_FORMS];
-    pn_block_pool pools[PN_KV_LANES]
-                       [PN_KV_FORMS]; /* [][PN_KV_KEPT] is unused where both forms are the same */
-    pn_kv_need room;                  /* blocks that the pools were made for */
-    pn_prefix_node *root;             /* of no tokens */
-    uint64_t quota;                   /* bytes that the tree may own alone */
-    uint64_t cached;                  /* bytes that it does */
-    uint64_t clock;                   /* ticks with every use of the tree */
-    uint64_t hash_mask;               /* all ones; tests leave fewer bits, so that hashes collide */
+    pn_kv_layout layouts[PN_KV_TYPE_COUNT];
+    pn_block_pool pools[PN_KV_LANES][PN_KV_TYPE_COUNT];
+    pn_kv_need room;      /* blocks that the pools were made for */
+    pn_prefix_node *root; /* of no tokens */
+    uint64_t quota;       /* bytes that the tree may own alone */
+    uint64_t cached;      /* bytes that it does */
+    uint64_t clock;       /* ticks with every use of the tree */
+    uint64_t hash_mask;   /* all ones; tests leave fewer bits, so that hashes collide */
     pn_kv_counters counters;
 } pn_kv_store;
 
@@ -65,7 +64,7 @@ void pn_kv_store_leave(pn_kv_store *store, const pn_kv_need *need);
 
 /* A block of any contents with one owner, for which the tree gives up others if need be. NULL when there is
    no memory. */
-pn_kv_block *pn_kv_block_take(pn_kv_store *store, pn_kv_lane lane, pn_kv_form form);
+pn_kv_block *pn_kv_block_take(pn_kv_store *store, pn_kv_lane lane, pn_kv_type type);
 void pn_kv_block_drop(pn_kv_store *store, pn_kv_block *block); /* NULL is fine */
 /* Makes a block that its owner wants to write its alone: a copy where there are others. False when there is
    no memory. */
@@ -74,7 +73,7 @@ bool pn_kv_block_own(pn_kv_store *store, pn_kv_block **block);
 void pn_kv_block_share_locked(pn_kv_store *store, pn_kv_block *block);
 void pn_kv_block_drop_locked(pn_kv_store *store, pn_kv_block *block);
 
-uint64_t pn_kv_store_block_bytes(const pn_kv_store *store, pn_kv_lane lane, pn_kv_form form);
+uint64_t pn_kv_store_block_bytes(const pn_kv_store *store, pn_kv_lane lane, pn_kv_type type);
 /* Bytes held now, those of free blocks in slabs among them. */
 uint64_t pn_kv_store_bytes(pn_kv_store *store);
 
