@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """usage: compression_curve.py [options] MODEL.gguf --text PROSE.txt
+       compression_curve.py --stored FOLDER... [--point ...] [--out FOLDER]
 
 What compression costs over what it saves: compresses a model of float weights with every combination of --modes, --ratios
 and --sensitivities, and measures how far each is from the model itself on a text. Writes into the folder --out:
@@ -9,11 +10,15 @@ and --sensitivities, and measures how far each is from the model itself on a tex
     curve.md    the same as a table
     curve.svg   divergence over megabytes, a line for each mode and sensitivity (needs matplotlib, see requirements.txt)
 
+With --stored nothing is run: table and picture are made of all that the runs.json of those folders hold. Runs that differ
+in more than mode, ratio and sensitivity, as those of two models, have a table and an axis each.
+
 Ratio and sensitivity mean nothing to the modes of 8 bits, nor a sensitivity to a ratio of 1: those are run once. Points of
-other engines, measured elsewhere on the same text, are put beside:
+other engines, measured elsewhere on the same text, are put beside; a model's name in front has them in its part only:
 
     compression_curve.py model-f16.gguf --text test.txt --calibration train.txt --ratios 0.6,0.8,0.9,1
                          --point 'NNCF=91.1:0.169'
+    compression_curve.py --stored curve-a curve-b --point 'a-f16.gguf:NNCF=91.1:0.169' --out both
 """
 
 import argparse
@@ -121,18 +126,23 @@ def save(path, runs):
     partial.replace(path)
 
 
+def load(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def run_all(options):
+    """{key: run} of what is asked for."""
     path = options.out / "runs.json"
-    runs = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not options.fresh else {}
+    runs = load(path) if path.exists() and not options.fresh else {}
     settings = settings_of(options)
-    wanted = []
+    wanted = {}
     for number, setting in enumerate(settings, 1):
         key = key_of(options, setting)
         known = key in runs
         if not known:
             runs[key] = run(options, setting)
             save(path, runs)
-        wanted.append(runs[key])
+        wanted[key] = runs[key]
         print(f"{number} of {len(settings)}: {name_of(runs[key])}, ratio {ratio_of(runs[key])}: "
               f"{runs[key]['bytes_after'] / MEGA:.1f} MB, divergence {runs[key]['kl']:.4f}"
               f"{' (was there)' if known else ''}", file=sys.stderr)
@@ -150,14 +160,32 @@ def name_of(run):
     return run["mode"] if run["sensitivity"] is None else f"{run['mode']}, {run['sensitivity']}"
 
 
-def markdown(options, runs, points):
+def studies_of(runs):
+    """[(what the runs of a study have in common, those runs)] of {key: run}."""
+    studies = {}
+    for key, run in runs.items():
+        common = {name: value for name, value in json.loads(key).items() if name not in run}
+        studies.setdefault(json.dumps(common, sort_keys=True), (common, []))[1].append(run)
+    return list(studies.values())
+
+
+def name_in(mark):
+    return mark.rsplit(" ", 2)[0]
+
+
+def points_of(common, points):
+    """(name, megabytes, divergence) of the points that belong to a study."""
+    return [rest for model, *rest in points if model in (None, name_in(common["model"]))]
+
+
+def markdown(common, runs, points):
     calibrated = "without calibration"
-    if options.calibration:
-        calibrated = f"calibrated on {options.samples} x {options.sample_tokens} tokens"
+    if "calibration" in common:
+        calibrated = "calibrated on {1} x {2} tokens".format(*common["calibration"])
     text = (
-        f"{options.model.name}, groups of {options.group_size}, {calibrated}; {runs[0]['scored_tokens']} tokens of "
-        f"{options.chunks} chunks of {options.ctx} predicted. MB: 10^6 bytes of all tensors; KL: divergence from "
-        f"{options.against.name} in nats per token; same first: how often both find the same token the most probable."
+        f"{name_in(common['model'])}, groups of {common['group_size']}, {calibrated}; {runs[0]['scored_tokens']} tokens of "
+        f"{common['chunks']} chunks of {common['ctx']} predicted. MB: 10^6 bytes of all tensors; KL: divergence from "
+        f"{name_in(common['against'])} in nats per token; same first: how often both find the same token the most probable."
     )
     lines = [*textwrap.wrap(text, 120), ""]
     lines += ["| mode | sensitivity | ratio | MB | bits per weight | KL | same first | perplexity ratio | seconds |"]
@@ -168,7 +196,7 @@ def markdown(options, runs, points):
             f"| {run['bits_per_weight']:.2f} | {run['kl']:.4f} +- {run['kl_stderr']:.4f} | {run['same_top']:.1%} "
             f"| {run['ppl_ratio']:.4f} | {run['seconds']:.1f} |"
         )
-    lines += [f"| {name} | | | {megabytes:g} | | {kl:g} | | | |" for name, megabytes, kl in points]
+    lines += [f"| {name} | | | {megabytes:g} | | {kl:g} | | | |" for name, megabytes, kl in points_of(common, points)]
     return "\n".join(lines) + "\n"
 
 
@@ -186,30 +214,40 @@ def lines_of(runs):
     return {name: sorted(line, key=lambda run: run["bytes_after"]) for name, line in lines.items()}
 
 
-def draw(options, runs, points, path):
+def draw_study(axis, common, runs, points):
+    modes, sensitivities = ([*dict.fromkeys(run[what] for run in runs)] for what in ("mode", "sensitivity"))
+    for name, line in lines_of(runs).items():
+        mode, _, sensitivity = name.partition(", ")
+        axis.errorbar([run["bytes_after"] / MEGA for run in line], [run["kl"] for run in line],
+                      yerr=[run["kl_stderr"] for run in line], label=name, elinewidth=0.8, capsize=2, markersize=4,
+                      color=f"C{sensitivities.index(sensitivity or None) % 10}",
+                      marker="osD^"[modes.index(mode) % 4], linestyle=("-", "--", ":", "-.")[modes.index(mode) % 4])
+    for i, (name, megabytes, kl) in enumerate(points_of(common, points)):
+        axis.plot(megabytes, kl, marker="*", markersize=11, linestyle="", color=f"C{(i + 6) % 10}", label=name)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("{x:g}")
+    axis.tick_params(labelsize=8, which="both")
+    axis.set_xlabel("megabytes of all tensors")
+    axis.set_ylabel(f"divergence from {name_in(common['against'])}, nats per token", fontsize=9)
+    axis.set_title(f"{name_in(common['model'])}, groups of {common['group_size']}"
+                   f"{', calibrated' if 'calibration' in common else ''}", fontsize=10)
+    axis.grid(which="both", linewidth=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8)
+
+
+def draw(studies, points, path):
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axis = plt.subplots(figsize=(8, 5), layout="constrained")
-    modes, sensitivities = ([*dict.fromkeys(run[what] for run in runs)] for what in ("mode", "sensitivity"))
-    for name, line in lines_of(runs).items():
-        mode, _, sensitivity = name.partition(", ")
-        axis.errorbar([run["bytes_after"] / MEGA for run in line], [run["kl"] for run in line],
-                      yerr=[run["kl_stderr"] for run in line], label=name, elinewidth=0.8, capsize=2,
-                      color=f"C{sensitivities.index(sensitivity or None) % 10}",
-                      marker="osD^"[modes.index(mode) % 4], linestyle=("-", "--", ":", "-.")[modes.index(mode) % 4])
-    for i, (name, megabytes, kl) in enumerate(points):
-        axis.plot(megabytes, kl, marker="*", markersize=11, linestyle="", color=f"C{(i + 6) % 10}", label=name)
-    axis.set_yscale("log")
-    axis.set_xlabel("megabytes of all tensors")
-    axis.set_ylabel(f"divergence from {options.against.name}, nats per token")
-    axis.set_title(f"{options.model.name}, groups of {options.group_size}"
-                   f"{', calibrated' if options.calibration else ''}", fontsize=10)
-    axis.grid(which="both", linewidth=0.3)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False)
+    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "postern"}  # small files, the same each time
+    size = (8, 5) if len(studies) == 1 else (4.6 * len(studies), 4.4)
+    figure, axes = plt.subplots(1, len(studies), figsize=size, layout="constrained", squeeze=False)
+    for axis, (common, runs) in zip(axes[0], studies):
+        draw_study(axis, common, runs, points)
     figure.savefig(path, metadata={"Date": None})
 
 
@@ -226,16 +264,19 @@ def a_list(kind):
 def a_point(text):
     name, _, numbers = text.rpartition("=")
     megabytes, _, kl = numbers.partition(":")
+    model, colon, rest = name.partition(".gguf:")
     try:
-        return name, float(megabytes), float(kl)
+        return (f"{model}.gguf", rest, float(megabytes), float(kl)) if colon else (None, name, float(megabytes), float(kl))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: a point is NAME=MB:KL, as in NNCF=91.1:0.169") from None
+        raise argparse.ArgumentTypeError(
+            f"{text}: a point is [MODEL.gguf:]NAME=MB:KL, as in NNCF=91.1:0.169"
+        ) from None
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, metavar="MODEL.gguf")
-    parser.add_argument("--text", type=Path, required=True, metavar="FILE", help="what divergence is measured on")
+    parser.add_argument("model", type=Path, nargs="?", metavar="MODEL.gguf")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="what divergence is measured on")
     parser.add_argument("--against", type=Path, metavar="FILE", help="base, or its saved reference (default: MODEL)")
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="another text, to round weights for")
     parser.add_argument("--samples", type=int, default=20, metavar="N", help="of calibration (default: %(default)s)")
@@ -248,13 +289,21 @@ def parse():
     parser.add_argument("--group-size", type=int, default=128, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--ctx", type=int, default=512, metavar="N", help="tokens of a chunk (default: %(default)s)")
     parser.add_argument("--chunks", type=int, default=24, metavar="N", help="(default: %(default)s)")
-    parser.add_argument("--point", type=a_point, action="append", default=[], metavar="NAME=MB:KL", help="may be repeated")
+    parser.add_argument("--point", type=a_point, action="append", default=[], metavar="[MODEL.gguf:]NAME=MB:KL",
+                        help="may be repeated")
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="(default: the command's own choice)")
     parser.add_argument("--postern", default=str(ROOT / "build/release/postern"), metavar="COMMAND")
     parser.add_argument("--out", type=Path, default=ROOT / "build/compression-curve", metavar="FOLDER")
     parser.add_argument("--fresh", action="store_true", help="do finished runs again, as after a change of postern")
+    parser.add_argument("--stored", type=Path, nargs="+", metavar="FOLDER", help="run nothing, draw what is there")
     parser.add_argument("--no-plot", action="store_true")
     options = parser.parse_args()
+    if options.stored:
+        if options.model:
+            parser.error("--stored takes no model: its runs are done")
+        return options
+    if not (options.model and options.text):
+        parser.error("there must be a model and --text, or folders of --stored runs")
     options.against = options.against or options.model
     for path in (options.model, options.text, options.against, options.calibration, Path(options.postern)):
         if path and not path.exists():
@@ -264,14 +313,26 @@ def parse():
     return options
 
 
+def stored_runs(folders):
+    runs = {}
+    for folder in folders:
+        try:
+            runs.update(load(folder / "runs.json"))
+        except (OSError, TypeError, ValueError) as error:
+            fail(f"{folder / 'runs.json'} does not hold the runs of this script: {error}")
+    if not runs:
+        fail("there is no run in those folders")
+    return runs
+
+
 def main():
     options = parse()
     options.out.mkdir(parents=True, exist_ok=True)
-    runs = run_all(options)
-    text = markdown(options, runs, options.point)
+    studies = studies_of(stored_runs(options.stored) if options.stored else run_all(options))
+    text = "\n".join(markdown(common, runs, options.point) for common, runs in studies)
     (options.out / "curve.md").write_text(text, encoding="utf-8")
     if not options.no_plot:
-        draw(options, runs, options.point, options.out / "curve.svg")
+        draw(studies, options.point, options.out / "curve.svg")
     print(text, end="")
 
 
