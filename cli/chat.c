@@ -24,6 +24,10 @@ static void note(const char *text) {
     fprintf(stderr, "%s%s%s\n", term_dim(stderr), text, term_plain(stderr));
 }
 
+static bool slides(const chat_state *chat) {
+    return chat->runner->session_options.overflow == PN_OVERFLOW_SLIDE;
+}
+
 static size_t context_size(const chat_state *chat) {
     pn_session_stats stats;
     pn_session_get_stats(chat->runner->session, &stats);
@@ -34,7 +38,9 @@ static void note_context_full(const chat_state *chat, const char *what) {
     int n_ctx = (int)context_size(chat), n_most = chat->runner->info.n_ctx_train;
     char *more =
         n_ctx < n_most ? cli_format("; or begin again with --ctx N, up to %d", n_most) : cli_format("%s", "");
-    char *text = cli_format("(%s: the context of %d tokens is full. /reset makes room%s)", what, n_ctx, more);
+    char *text = cli_format("(%s: the context of %d tokens is full. /reset makes room, --overflow slide goes "
+                            "on without the middle%s)",
+                            what, n_ctx, more);
     note(text);
     free(text);
     free(more);
@@ -53,9 +59,10 @@ static void finish_answer(chat_state *chat) {
     if (last->text.len == 0 || last->text.data[last->text.len - 1] != '\n') putchar('\n');
     fflush(stdout);
     conversation_add(chat->conversation, "assistant", last->text.data, last->text.len);
+    runner_note_cut(chat->runner, last);
     if (last->finish == PN_FINISH_CANCELLED)
         note("(stopped; the part above stays in the conversation)");
-    else if (last->finish == PN_FINISH_LENGTH && context_is_full(chat))
+    else if (last->finish == PN_FINISH_LENGTH && context_is_full(chat) && !slides(chat))
         note_context_full(chat, "the answer was cut");
     else if (last->finish == PN_FINISH_LENGTH)
         note("(the answer was cut at --max-tokens)");
@@ -72,7 +79,10 @@ static void answer(chat_state *chat) {
 
     pn_status status =
         conversation_tokenize(chat->conversation, chat->runner->model, &chat->options->render, &prompt, &err);
-    bool too_long = status == PN_OK && prompt.n > context_size(chat);
+    if (status == PN_OK)
+        status = conversation_count_system(chat->conversation, chat->runner->model, &chat->options->render,
+                                           &generate.n_keep, &err);
+    bool too_long = status == PN_OK && prompt.n > context_size(chat) && !slides(chat);
     if (status == PN_OK && !too_long)
         status = runner_answer(chat->runner, &prompt, &generate, stdout, false, &result, &err);
     pn_tokens_free(&prompt);

@@ -22,7 +22,7 @@ typedef struct run_args {
     int top_k, penalty_last_n;
     cli_biases logit_bias;
     cli_seed seed;
-    int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup;
+    int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup, overflow;
     bool json, stats, verbose;
 } run_args;
 
@@ -70,6 +70,9 @@ static const cli_option options[] = {
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", "f16|f32", AT(kv_type), 0, 0, "number type of the KV cache (default f16)"},
+    {CLI_CHOICE, 0, "overflow", "error|slide", AT(overflow), 0, 0,
+     "when the context is full: refuse and end (error, the default), or cut out the text between the system "
+     "message and what was said last, and say so (slide)"},
     {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
     {CLI_CHOICE, 0, "lookup", "auto|off|on", AT(lookup), 0, 0,
      "guess tokens that stood in the text before and check several at once: while it pays (auto, the "
@@ -203,6 +206,7 @@ static int print_answer(const runner *r, const run_args *a, const pn_generate_re
                (result->text.len == 0 || result->text.data[result->text.len - 1] != '\n')) {
         putchar('\n');
     }
+    runner_note_cut(r, result);
     if (a->stats) runner_print_stats(r, result);
     return cli_finish_output(result->finish == PN_FINISH_CANCELLED ? CLI_INTERRUPTED : CLI_OK);
 }
@@ -212,10 +216,13 @@ static int answer_once(runner *r, const run_args *a, const run_input *in, conver
     pn_error err = {0};
     pn_tokens prompt = {0};
     pn_generate_result result = {0};
+    pn_generate_options generate = chat->generate;
     conversation_add(c, "user", in->prompt.data, in->prompt.len);
     pn_status status = tokenize_prompt(r, a, in, c, &chat->render, &prompt, &err);
+    if (status == PN_OK && !a->raw)
+        status = conversation_count_system(c, r->model, &chat->render, &generate.n_keep, &err);
     if (status == PN_OK)
-        status = runner_answer(r, &prompt, &chat->generate, a->json ? NULL : stdout, true, &result, &err);
+        status = runner_answer(r, &prompt, &generate, a->json ? NULL : stdout, true, &result, &err);
     pn_tokens_free(&prompt);
     if (status == PN_ERR_IO) /* the only file in play is standard output, and that is no model's fault */
         return cli_error(CLI_FAILED, "%s", err.message);
@@ -247,7 +254,8 @@ static int run_model(const char *path, const run_args *a, const run_input *in) {
                 .session_options = {.n_ctx = a->n_ctx,
                                     .kv_type = (pn_kv_type)a->kv_type,
                                     .precision = (pn_precision)a->precision,
-                                    .lookup = (pn_lookup_mode)a->lookup}};
+                                    .lookup = (pn_lookup_mode)a->lookup,
+                                    .overflow = (pn_overflow)a->overflow}};
     int code = runner_open(&r, path);
     if (code == CLI_OK) code = runner_start(&r, a->verbose || a->stats || term_is_tty(stderr));
     if (code == CLI_OK) code = talk(&r, a, in);

@@ -59,10 +59,29 @@ void conversation_reset(conversation *c) {
         conversation_drop_last(c);
 }
 
+static char *json_of(const json_t *messages) {
+    char *json = json_dumps(messages, JSON_COMPACT);
+    if (json == NULL) exit(cli_error(CLI_LIMIT, "out of memory"));
+    return json;
+}
+
+pn_status conversation_count_system(const conversation *c, const pn_model *model,
+                                    const pn_chat_options *options, size_t *n, pn_error *err) {
+    pn_tokens tokens = {0};
+    json_t *messages = json_need(json_array());
+    if (conversation_system(c) != NULL) json_array_append(messages, json_array_get(c->messages, 0));
+    char *json = json_of(messages);
+    pn_status status = pn_chat_prefix(model, json, options, &tokens, err);
+    if (status == PN_OK) *n = tokens.n;
+    pn_tokens_free(&tokens);
+    free(json);
+    json_decref(messages);
+    return status;
+}
+
 pn_status conversation_tokenize(const conversation *c, const pn_model *model, const pn_chat_options *options,
                                 pn_tokens *out, pn_error *err) {
-    char *json = json_dumps(c->messages, JSON_COMPACT);
-    if (json == NULL) exit(cli_error(CLI_LIMIT, "out of memory"));
+    char *json = json_of(c->messages);
     pn_status status = pn_chat_tokenize(model, json, options, out, err);
     free(json);
     return status;

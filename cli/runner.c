@@ -144,12 +144,23 @@ pn_status runner_answer(runner *r, const pn_tokens *prompt, const pn_generate_op
     return status;
 }
 
+void runner_note_cut(const runner *r, const pn_generate_result *result) {
+    if (result->n_slides == 0) return;
+    pn_session_stats stats;
+    pn_session_get_stats(r->session, &stats);
+    fflush(stdout);
+    fprintf(stderr,
+            "%s(the context of %d tokens is full: tokens %zu to %zu were cut out, the model sees them no "
+            "more)%s\n",
+            term_dim(stderr), stats.n_ctx, result->cut_from + 1, result->cut_to, term_plain(stderr));
+}
+
 static double rate(size_t n, double seconds) {
     return seconds > 0 ? (double)n / seconds : 0;
 }
 
 double runner_prefill_rate(const pn_generate_result *result) {
-    return rate(result->n_prompt - result->n_reused, result->prefill_seconds);
+    return rate(result->n_prefilled, result->prefill_seconds);
 }
 
 double runner_decode_rate(const pn_generate_result *result) {
@@ -163,8 +174,7 @@ void runner_print_stats(const runner *r, const pn_generate_result *result) {
     fflush(stdout);
     fprintf(stderr, "%sload     %.0f ms\n", term_dim(stderr), r->load_seconds * 1e3);
     fprintf(stderr, "prefill  %zu tokens (%zu more reused), %.1f tok/s; first token after %.0f ms\n",
-            result->n_prompt - result->n_reused, result->n_reused, runner_prefill_rate(result),
-            result->ttft_seconds * 1e3);
+            result->n_prefilled, result->n_reused, runner_prefill_rate(result), result->ttft_seconds * 1e3);
     fprintf(stderr, "decode   %zu tokens, %.1f tok/s\n", result->tokens.n, runner_decode_rate(result));
     if (result->n_drafted > 0)
         fprintf(stderr, "lookup   %zu of %zu guessed tokens were right; it pays from %.1f per step on\n",
@@ -193,14 +203,16 @@ static json_t *seed_json(uint64_t seed) {
 json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
     const char *name = runner_name(r);
     return json_need(json_pack(
-        "{s:o, s:s, s:{s:I, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:f}, s:o, s:s}", "text",
-        json_from_text(result->text.data != NULL ? result->text.data : "", result->text.len), "finish_reason",
-        finish_name(result->finish), "usage", "prompt_tokens", (json_int_t)result->n_prompt, "cached_tokens",
-        (json_int_t)result->n_reused, "completion_tokens", (json_int_t)result->tokens.n, "seed",
-        seed_json(result->seed), "timings", "load_ms", r->load_seconds * 1e3, "ttft_ms",
-        result->ttft_seconds * 1e3, "prefill_tokens_per_s", runner_prefill_rate(result),
-        "decode_tokens_per_s", runner_decode_rate(result), "lookup", "guessed_tokens",
-        (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted, "break_even",
-        result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
+        "{s:o, s:s, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:f}, "
+        "s:o, s:s}",
+        "text", json_from_text(result->text.data != NULL ? result->text.data : "", result->text.len),
+        "finish_reason", finish_name(result->finish), "usage", "prompt_tokens", (json_int_t)result->n_prompt,
+        "cached_tokens", (json_int_t)result->n_reused, "completion_tokens", (json_int_t)result->tokens.n,
+        "cut", "from", (json_int_t)result->cut_from, "to", (json_int_t)result->cut_to, "slides",
+        (json_int_t)result->n_slides, "seed", seed_json(result->seed), "timings", "load_ms",
+        r->load_seconds * 1e3, "ttft_ms", result->ttft_seconds * 1e3, "prefill_tokens_per_s",
+        runner_prefill_rate(result), "decode_tokens_per_s", runner_decode_rate(result), "lookup",
+        "guessed_tokens", (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted,
+        "break_even", result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
         runner_precision_name(r->session_options.precision)));
 }

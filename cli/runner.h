@@ -49,6 +49,9 @@ const char *runner_name(const runner *r);
 pn_status runner_answer(runner *r, const pn_tokens *prompt, const pn_generate_options *options, FILE *out,
                         bool once, pn_generate_result *result, pn_error *err);
 
+/* Says on standard error what was cut out of the text, if anything. */
+void runner_note_cut(const runner *r, const pn_generate_result *result);
+
 /* Tokens per second; 0 when nothing was timed. */
 double runner_prefill_rate(const pn_generate_result *result);
 double runner_decode_rate(const pn_generate_result *result);

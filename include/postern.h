@@ -167,6 +167,11 @@ PN_API pn_status pn_chat_render(const pn_model *model, const char *messages_json
 PN_API pn_status pn_chat_tokenize(const pn_model *model, const char *messages_json,
                                   const pn_chat_options *options, pn_tokens *out, pn_error *err);
 
+/* The tokens that every prompt begins with that has these messages, which may be none, and then one of the
+   user: what a system message comes to. */
+PN_API pn_status pn_chat_prefix(const pn_model *model, const char *messages_json,
+                                const pn_chat_options *options, pn_tokens *out, pn_error *err);
+
 /* ---- session
  * --------------------------------------------------------------------------------------------------- */
 
@@ -189,6 +194,14 @@ typedef enum pn_lookup_mode {
     PN_LOOKUP_ON        /* at every occasion */
 } pn_lookup_mode;
 
+/* What happens when a text does not fit the context. */
+typedef enum pn_overflow {
+    PN_OVERFLOW_ERROR = 0, /* a prompt that does not fit is refused, an answer ends */
+    PN_OVERFLOW_SLIDE /* pn_generate cuts out what lies between the beginning and the end of the text, half of
+                         the context or more at a time, computes the end again and goes on; it says what was
+                         cut */
+} pn_overflow;
+
 typedef struct pn_session_options {
     int n_ctx;   /* most tokens the timeline may hold; 0: the least of 4096 and what the model was trained for
                   */
@@ -196,12 +209,19 @@ typedef struct pn_session_options {
     pn_kv_type kv_type;
     pn_precision precision;
     pn_lookup_mode lookup;
+    pn_overflow overflow;
 } pn_session_options;
 
 /* The KV cache grows in blocks as tokens come; scratch is allocated here. options may be NULL. */
 PN_API pn_status pn_session_create(pn_model *model, const pn_session_options *options, pn_session **out,
                                    pn_error *err);
 PN_API void pn_session_free(pn_session *session);
+/* Another n_ctx, 0 for the default: the timeline stays, so that a conversation that became long can have more
+   room, or less where it fits. PN_ERR_ARGUMENT, PN_ERR_LIMIT when the timeline is longer, and PN_ERR_MEMORY
+   leave all as it was. */
+PN_API pn_status pn_session_resize(pn_session *session, int n_ctx, pn_error *err);
+/* A session of its own with the options and the timeline of another, sharing its keys and values. */
+PN_API pn_status pn_session_fork(pn_session *session, pn_session **out, pn_error *err);
 
 typedef struct pn_session_stats {
     int n_ctx;
@@ -493,7 +513,9 @@ typedef enum pn_finish {
 } pn_finish;
 
 typedef struct pn_generate_options {
-    int max_tokens;          /* 0: until the context is full */
+    int max_tokens; /* 0: until the context is full, or as many as it holds where it slides */
+    size_t n_keep;  /* tokens of the prompt that sliding never cuts, as pn_chat_prefix counts those of the
+                       system  message; some are kept in any case */
     pn_sampling sampling;    /* begin with pn_sampling_default(): all zero is refused */
     const char *const *stop; /* NUL-terminated strings that end the answer and are not part of it */
     size_t n_stop;
@@ -510,10 +532,14 @@ typedef struct pn_generate_result {
     pn_tokens tokens; /* the generated ids, without the end-of-generation token */
     pn_finish finish;
     uint64_t seed;
-    size_t n_prompt, n_reused;
-    double ttft_seconds;          /* from the call to the first token; 0 when there was none */
-    double prefill_seconds;       /* n_prompt - n_reused tokens */
-    double decode_seconds;        /* all tokens after the first */
+    /* Tokens of the prompt; so many were there already, so many were computed, and the rest was cut out. */
+    size_t n_prompt, n_reused, n_prefilled;
+    size_t cut_from, cut_to; /* tokens of prompt and answer that were cut out, from the first to before the
+                                last: the model does not see them any more; both 0 where nothing was cut */
+    size_t n_slides;         /* how often it was cut: before, and in the middle of the answer */
+    double ttft_seconds;     /* from the call to the first token; 0 when there was none */
+    double prefill_seconds;  /* n_prefilled tokens */
+    double decode_seconds;   /* all tokens after the first */
     size_t n_drafted, n_accepted; /* by prompt lookup: tokens guessed, and guessed right */
     double lookup_break_even;     /* right guesses per attempt that it takes to pay; 0: not known yet */
 } pn_generate_result;

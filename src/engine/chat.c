@@ -233,6 +233,55 @@ pn_status pn_chat_render(const pn_model *model, const char *messages_json, const
     return PN_OK;
 }
 
+/* NUL-terminated; NULL without memory. */
+static char *text_of(const json_t *value) {
+    const size_t len = json_dumpb(value, NULL, 0, JSON_COMPACT);
+    char *text = len > 0 ? pn_alloc(PN_MEM_OTHER, len + 1, 1) : NULL;
+    if (text && json_dumpb(value, text, len, JSON_COMPACT) != len) {
+        pn_free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* What two prompts have in common that differ in the user's message from its first character on. */
+static pn_status common_beginning(const pn_model *m, json_t *messages, const pn_chat_options *o,
+                                  pn_tokens *out, pn_error *err) {
+    static const char *const contents[] = {"a", "1"};
+    pn_tokens prompts[2] = {0};
+    pn_status status = PN_OK;
+    for (int i = 0; i < 2 && status == PN_OK; i++) {
+        json_t *user = json_pack("{s:s, s:s}", "role", "user", "content", contents[i]);
+        char *text = NULL;
+        if (json_array_append_new(messages, user) == 0) {
+            text = text_of(messages);
+            json_array_remove(messages, json_array_size(messages) - 1);
+        }
+        status = text ? pn_chat_tokenize(m, text, o, &prompts[i], err) : pn_fail_memory(err, "messages", 0);
+        pn_free(text);
+    }
+    if (status == PN_OK) {
+        size_t n = 0;
+        while (n < prompts[0].n && n < prompts[1].n && prompts[0].ids[n] == prompts[1].ids[n])
+            n++;
+        prompts[0].n = n;
+        *out = prompts[0];
+        prompts[0] = (pn_tokens){0};
+    }
+    pn_tokens_free(&prompts[0]);
+    pn_tokens_free(&prompts[1]);
+    return status;
+}
+
+pn_status pn_chat_prefix(const pn_model *model, const char *messages_json, const pn_chat_options *options,
+                         pn_tokens *out, pn_error *err) {
+    json_t *messages;
+    PN_TRY(load_messages(messages_json, &messages, err));
+    const pn_status status = common_beginning(model, messages, options, out, err);
+    json_decref(messages);
+    return status;
+}
+
 pn_status pn_chat_tokenize(const pn_model *model, const char *messages_json, const pn_chat_options *options,
                            pn_tokens *out, pn_error *err) {
     pn_chat_options plain = {0};

@@ -76,18 +76,17 @@ double pn_lookup_break_even(const pn_lookup *lookup);
 
 struct pn_session {
     pn_model *model;
+    pn_session_options options; /* completed */
     pn_kv kv;
     pn_scratch scratch;
     size_t n_ctx;
-    pn_precision precision;
     int32_t *tokens;     /* [n_ctx], the first kv.n_tokens are the timeline */
     float *logits;       /* [n_rows, n_vocab]; row logits_row is after the last token of the timeline */
     size_t logits_row;   /* the rows before it are after the tokens before it */
     bool logits_valid;   /* false for an empty timeline, and while it grows */
     bool logits_partial; /* only the greatest are those of the model (pn_logits) */
     size_t pass_first;   /* position of the first token of the last pass; SIZE_MAX: it was cancelled */
-    pn_lookup_mode lookup_mode;
-    pn_lookup *lookup; /* NULL when the mode is off */
+    pn_lookup *lookup;   /* NULL when the mode is off */
     struct pn_sampler *sampler;
     atomic_bool cancelled;
     size_t n_reused, n_shared, n_prefilled; /* of the last sync */
@@ -95,6 +94,15 @@ struct pn_session {
     bool profiling;
     pn_profile profile;
 };
+
+/* overflow.c: tokens to be cut out after the first n_keep of a text of n, so that there is room for one more.
+ */
+size_t pn_overflow_cut(size_t n, size_t n_keep, size_t n_ctx);
+/* How many are kept where so many are asked for. PN_ERR_LIMIT: too many. */
+pn_status pn_overflow_keep(size_t asked, size_t n_ctx, size_t *out, pn_error *err);
+/* pn_session_sync to the text without what is cut. The tokens may be the session's own. */
+pn_status pn_overflow_sync(pn_session *session, const int32_t *tokens, size_t n, size_t n_keep, size_t cut,
+                           pn_progress_fn progress, void *user, pn_error *err);
 
 /* session.c: computes n more tokens, 1 or, with lookup, up to PN_DRAFT_MAX + 1, for which n_ctx must leave
    room. Row i of the logits is then after the i-th of them; of one token only those in `top` are wanted.

@@ -9,9 +9,12 @@ struct answer {
     const pn_generate_options *o;
     pn_stream stream;
     pn_rng rng;
+    size_t max_tokens;
     int32_t *ids; /* grows */
     size_t n, cap;
     pn_finish finish;
+    size_t n_keep,
+        cut; /* where the context slides: tokens of the text that stay, and that were cut after them */
 };
 
 static pn_status check(const pn_session *s, size_t n_prompt, const pn_generate_options *o, pn_error *err) {
@@ -25,6 +28,10 @@ static pn_status check(const pn_session *s, size_t n_prompt, const pn_generate_o
             return pn_fail(err, PN_ERR_ARGUMENT, "stop string %zu is empty: it would end every answer",
                            i + 1);
     return pn_sampling_check(&o->sampling, (size_t)s->model->decoder->n_vocab, err);
+}
+
+static bool slides(const struct answer *a) {
+    return a->session->options.overflow == PN_OVERFLOW_SLIDE;
 }
 
 static pn_status keep_token(struct answer *a, int32_t id, pn_error *err) {
@@ -58,7 +65,7 @@ static pn_status sample(struct answer *a, const float *logits, size_t n_history,
         a->finish = PN_FINISH_STOP;
     else if (a->stream.refused || pn_session_take_cancel(s))
         a->finish = PN_FINISH_CANCELLED;
-    else if ((a->o->max_tokens && a->n >= (size_t)a->o->max_tokens) || n_history >= s->n_ctx)
+    else if (a->n >= a->max_tokens || (n_history >= s->n_ctx && !slides(a)))
         a->finish = PN_FINISH_LENGTH;
     else
         *over = false;
@@ -73,9 +80,9 @@ static size_t guess(const struct answer *a, int32_t id, int32_t *draft) {
     if (!s->lookup) return 0;
     if (room < max) max = room;
     if (s->scratch.n_chunk - 1 < max) max = s->scratch.n_chunk - 1;
-    if (a->o->max_tokens && (size_t)a->o->max_tokens - a->n < max) max = (size_t)a->o->max_tokens - a->n;
+    if (a->max_tokens - a->n < max) max = a->max_tokens - a->n;
     s->tokens[n] = id; /* the token is not computed yet, but is part of the text */
-    return pn_lookup_draft(s->lookup, s->lookup_mode == PN_LOOKUP_ON, s->tokens, n + 1, max, draft);
+    return pn_lookup_draft(s->lookup, s->options.lookup == PN_LOOKUP_ON, s->tokens, n + 1, max, draft);
 }
 
 /* Computes *id with guesses after it, and samples from the logits after each token for as long as the sample
@@ -101,6 +108,15 @@ static pn_status step(struct answer *a, int32_t *id, bool *over, pn_generate_res
     return status;
 }
 
+/* Cuts out so much of the text that one more token fits, and computes the rest again. */
+static pn_status slide(struct answer *a, pn_generate_result *r, pn_error *err) {
+    pn_session *s = a->session;
+    const size_t cut = pn_overflow_cut(s->kv.n_tokens + a->cut, a->n_keep, s->n_ctx), n = cut - a->cut;
+    a->cut = cut;
+    r->n_slides++;
+    return pn_overflow_sync(s, s->tokens, s->kv.n_tokens, a->n_keep, n, NULL, NULL, err);
+}
+
 static pn_status decode(struct answer *a, double start, pn_generate_result *r, pn_error *err) {
     pn_session *s = a->session;
     bool over = false;
@@ -108,7 +124,8 @@ static pn_status decode(struct answer *a, double start, pn_generate_result *r, p
     PN_TRY(sample(a, pn_session_logits(s), s->kv.n_tokens, &id, &over, err));
     double first = pn_clock_seconds();
     while (!over) {
-        pn_status status = step(a, &id, &over, r, err);
+        pn_status status = s->kv.n_tokens == s->n_ctx ? slide(a, r, err) : PN_OK;
+        if (status == PN_OK) status = step(a, &id, &over, r, err);
         if (status == PN_ERR_CANCELLED) {
             a->finish = PN_FINISH_CANCELLED;
             break;
@@ -135,8 +152,15 @@ static pn_status hand_over(struct answer *a, pn_generate_result *r, pn_error *er
 static pn_status run(struct answer *a, const int32_t *prompt, size_t n_prompt, pn_generate_result *r,
                      pn_error *err) {
     double start = pn_clock_seconds();
-    pn_status status = pn_session_sync(a->session, prompt, n_prompt, a->o->on_prefill, a->o->user, err);
+    if (slides(a)) {
+        PN_TRY(pn_overflow_keep(a->o->n_keep, a->session->n_ctx, &a->n_keep, err));
+        a->cut = pn_overflow_cut(n_prompt, a->n_keep, a->session->n_ctx);
+        r->n_slides = a->cut > 0;
+    }
+    pn_status status =
+        pn_overflow_sync(a->session, prompt, n_prompt, a->n_keep, a->cut, a->o->on_prefill, a->o->user, err);
     r->n_reused = a->session->n_reused;
+    r->n_prefilled = a->session->n_prefilled;
     r->prefill_seconds = a->session->prefill_seconds;
     if (status == PN_ERR_CANCELLED)
         a->finish = PN_FINISH_CANCELLED;
@@ -144,7 +168,17 @@ static pn_status run(struct answer *a, const int32_t *prompt, size_t n_prompt, p
         return status;
     else
         PN_TRY(decode(a, start, r, err));
+    if (a->cut > 0) {
+        r->cut_from = a->n_keep;
+        r->cut_to = a->n_keep + a->cut;
+    }
     return hand_over(a, r, err);
+}
+
+/* The most tokens of an answer: where the context slides there would be no end. */
+static size_t most_tokens(const pn_session *s, const pn_generate_options *o) {
+    if (o->max_tokens > 0) return (size_t)o->max_tokens;
+    return s->options.overflow == PN_OVERFLOW_SLIDE ? s->n_ctx : SIZE_MAX;
 }
 
 pn_status pn_generate(pn_session *session, const int32_t *prompt, size_t n_prompt,
@@ -152,7 +186,7 @@ pn_status pn_generate(pn_session *session, const int32_t *prompt, size_t n_promp
     pn_generate_options plain = {.sampling = pn_sampling_default()};
     if (!options) options = &plain;
     PN_TRY(check(session, n_prompt, options, err));
-    struct answer a = {.session = session, .o = options};
+    struct answer a = {.session = session, .o = options, .max_tokens = most_tokens(session, options)};
     pn_generate_result r = {.n_prompt = n_prompt,
                             .seed =
                                 options->sampling.has_seed ? options->sampling.seed : pn_rng_fresh_seed()};

@@ -29,6 +29,8 @@ static pn_status complete_options(const pn_model *model, const pn_session_option
         return pn_fail(err, PN_ERR_ARGUMENT, "precision %d is not known", (int)o.precision);
     if (o.lookup < PN_LOOKUP_AUTO || o.lookup > PN_LOOKUP_ON)
         return pn_fail(err, PN_ERR_ARGUMENT, "lookup mode %d is not known", (int)o.lookup);
+    if (o.overflow < PN_OVERFLOW_ERROR || o.overflow > PN_OVERFLOW_SLIDE)
+        return pn_fail(err, PN_ERR_ARGUMENT, "overflow %d is not known", (int)o.overflow);
     if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
     *out = o;
     return PN_OK;
@@ -62,21 +64,25 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
     return PN_OK;
 }
 
+/* The store of the session's type, with room in its tree for what such a session may leave. */
+static pn_status open_store(pn_model *model, const pn_session_options *o, pn_kv_store **out, pn_error *err) {
+    const pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o->kv_type);
+    uint64_t kv_bytes = 0;
+    pn_kv_plan_bytes(&shape, (size_t)o->n_ctx, (size_t)o->n_chunk, &kv_bytes);
+    return pn_model_kv_store(model, o->kv_type, kv_bytes, out, err);
+}
+
 static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *err) {
     const pn_decoder *d = s->model->decoder;
-    const pn_kv_shape shape = pn_decoder_kv_shape(d, o->kv_type);
-    const size_t n_chunk = (size_t)o->n_chunk;
     pn_kv_store *store = NULL;
-    uint64_t kv_bytes = 0;
-    pn_kv_plan_bytes(&shape, s->n_ctx, n_chunk, &kv_bytes);
-    PN_TRY(pn_model_kv_store(s->model, o->kv_type, kv_bytes, &store, err));
-    PN_TRY(pn_kv_init(&s->kv, store, s->n_ctx, n_chunk, err));
+    PN_TRY(open_store(s->model, o, &store, err));
+    PN_TRY(pn_kv_init(&s->kv, store, s->n_ctx, (size_t)o->n_chunk, err));
     PN_TRY(pn_scratch_init(&s->scratch, d, o->precision, (size_t)o->n_chunk, pn_pool_threads(s->model->pool),
                            err));
     s->tokens = pn_alloc(PN_MEM_SCRATCH, s->n_ctx, sizeof *s->tokens);
     s->logits = pn_alloc(PN_MEM_SCRATCH, n_rows(o->lookup) * (size_t)d->n_vocab, sizeof *s->logits);
     if (!s->tokens || !s->logits)
-        return pn_fail_memory(err, "session", fixed_bytes(s->model, s->lookup_mode, s->n_ctx));
+        return pn_fail_memory(err, "session", fixed_bytes(s->model, s->options.lookup, s->n_ctx));
     if (o->lookup != PN_LOOKUP_OFF) PN_TRY(pn_lookup_create(s->n_ctx, &s->lookup, err));
     return pn_sampler_create(s->model->kernels, (size_t)d->n_vocab, &s->sampler, err);
 }
@@ -89,8 +95,7 @@ pn_status pn_session_create(pn_model *model, const pn_session_options *options, 
     if (!s) return pn_fail_memory(err, "session", sizeof *s);
     s->model = pn_model_share(model);
     s->n_ctx = (size_t)o.n_ctx;
-    s->precision = o.precision;
-    s->lookup_mode = o.lookup;
+    s->options = o;
     s->pass_first = SIZE_MAX;
     atomic_init(&s->cancelled, false);
     pn_status status = allocate(s, &o, err);
@@ -116,10 +121,67 @@ void pn_session_free(pn_session *s) {
     pn_free(s);
 }
 
+/* ---- another size, another owner ---- */
+
+static pn_status resize_lookup(const pn_session *s, size_t n_ctx, pn_lookup **out, pn_error *err) {
+    *out = NULL;
+    return s->lookup ? pn_lookup_create(n_ctx, out, err) : PN_OK;
+}
+
+/* The cache comes last: what went before is given back when it fails. */
+static pn_status resize_to(pn_session *s, const pn_session_options *o, pn_error *err) {
+    const size_t n_ctx = (size_t)o->n_ctx;
+    pn_kv_store *store;
+    pn_lookup *lookup;
+    PN_TRY(open_store(s->model, o, &store, err));
+    PN_TRY(resize_lookup(s, n_ctx, &lookup, err));
+    int32_t *tokens = pn_alloc(PN_MEM_SCRATCH, n_ctx, sizeof *tokens);
+    pn_status status = tokens ? PN_OK : pn_fail_memory(err, "session", n_ctx * sizeof *tokens);
+    if (status == PN_OK) status = pn_kv_resize(&s->kv, n_ctx, s->scratch.n_chunk, err);
+    if (status != PN_OK) {
+        pn_free(tokens);
+        pn_lookup_free(lookup);
+        return status;
+    }
+    memcpy(tokens, s->tokens, s->kv.n_tokens * sizeof *tokens);
+    pn_free(s->tokens);
+    pn_lookup_free(s->lookup);
+    s->tokens = tokens;
+    s->lookup = lookup;
+    s->n_ctx = n_ctx;
+    s->options.n_ctx = o->n_ctx;
+    return PN_OK;
+}
+
+pn_status pn_session_resize(pn_session *s, int n_ctx, pn_error *err) {
+    pn_session_options o = s->options;
+    o.n_ctx = n_ctx;
+    PN_TRY(complete_options(s->model, &o, &o, err));
+    if ((size_t)o.n_ctx < s->kv.n_tokens)
+        return pn_fail(
+            err, PN_ERR_LIMIT,
+            "a context of %d tokens was asked for a session that holds %zu: drop some of them first", o.n_ctx,
+            s->kv.n_tokens);
+    return resize_to(s, &o, err);
+}
+
+pn_status pn_session_fork(pn_session *s, pn_session **out, pn_error *err) {
+    pn_session *fork;
+    PN_TRY(pn_session_create(s->model, &s->options, &fork, err));
+    pn_kv_publish(&s->kv, s->tokens);
+    const pn_status status = pn_session_sync(fork, s->tokens, s->kv.n_tokens, NULL, NULL, err);
+    if (status != PN_OK) {
+        pn_session_free(fork);
+        return status;
+    }
+    *out = fork;
+    return PN_OK;
+}
+
 void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
     uint64_t scratch = 0;
-    pn_scratch_plan(s->model->decoder, s->precision, s->scratch.n_chunk, pn_pool_threads(s->model->pool),
-                    &scratch);
+    pn_scratch_plan(s->model->decoder, s->options.precision, s->scratch.n_chunk,
+                    pn_pool_threads(s->model->pool), &scratch);
     *out = (pn_session_stats){.n_ctx = (int)s->n_ctx,
                               .n_tokens = s->kv.n_tokens,
                               .n_reused = s->n_reused,
@@ -127,7 +189,7 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
                               .n_prefilled = s->n_prefilled,
                               .prefill_seconds = s->prefill_seconds,
                               .kv_bytes = pn_kv_bytes(&s->kv),
-                              .scratch_bytes = scratch + fixed_bytes(s->model, s->lookup_mode, s->n_ctx)};
+                              .scratch_bytes = scratch + fixed_bytes(s->model, s->options.lookup, s->n_ctx)};
 }
 
 static pn_forward forward_of(pn_session *s) {

@@ -74,6 +74,27 @@ pn_status pn_kv_init(pn_kv *kv, pn_kv_store *store, size_t max_tokens, size_t n_
     return PN_OK;
 }
 
+pn_status pn_kv_resize(pn_kv *kv, size_t max_tokens, size_t n_chunk, pn_error *err) {
+    pn_kv_truncate(kv, kv->n_tokens); /* gives back what was reserved in vain */
+    pn_kv resized = *kv;
+    resized.need = pn_kv_need_of(&kv->store->shape, max_tokens, n_chunk);
+    resized.cap_blocks = n_blocks_of(max_tokens);
+    PN_TRY(allocate(&resized, err));
+    const pn_status status = pn_kv_store_join(kv->store, &resized.need, err);
+    if (status != PN_OK) {
+        pn_free(resized.memory);
+        return status;
+    }
+    pn_kv_store_leave(kv->store, &kv->need);
+    const size_t n = n_blocks_of(kv->n_tokens);
+    for (int lane = 0; lane < PN_KV_LANES; lane++)
+        memcpy(resized.entries[lane], kv->entries[lane], n * sizeof(pn_kv_entry));
+    memcpy(resized.path, kv->path, kv->n_path * sizeof *kv->path);
+    pn_free(kv->memory);
+    *kv = resized;
+    return PN_OK;
+}
+
 static void drop(const pn_kv *kv, pn_kv_block **block) {
     pn_kv_block_drop(kv->store, *block);
     *block = NULL;

@@ -44,6 +44,10 @@ uint64_t pn_kv_token_bytes(const pn_kv_shape *shape);
 pn_status pn_kv_init(pn_kv *kv, pn_kv_store *store, size_t max_tokens, size_t n_chunk, pn_error *err);
 void pn_kv_done(pn_kv *kv);
 
+/* For at most max_tokens from now on, which are no fewer than there are. PN_ERR_MEMORY leaves all as it was.
+ */
+pn_status pn_kv_resize(pn_kv *kv, size_t max_tokens, size_t n_chunk, pn_error *err);
+
 /* Makes room for computing positions n_tokens .. n, which are at most n_chunk; on PN_ERR_MEMORY all is as
    before. */
 pn_status pn_kv_reserve(pn_kv *kv, size_t n, pn_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public interface on tiny complete models: what is promised in postern.h. */
 #include "support/check.h"
+#include "support/tiny_models.h"
 
 #include "base/mem.h"
 
@@ -11,59 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define LLAMA "tests/golden/tiny/llama-gqa.gguf"
-#define GEMMA "tests/golden/tiny/gemma3-window.gguf"
-#define CODED "tests/golden/tiny/llama-q8.gguf" /* the one whose matrices have integer codes */
-
-static const char *const paths[] = {LLAMA, GEMMA, CODED};
-#define N_PATHS (sizeof paths / sizeof paths[0])
-
-static pn_model *open_model(const char *path, int n_threads) {
-    pn_model *model = NULL;
-    pn_model_options options = {.n_threads = n_threads};
-    pn_error err;
-    if (pn_model_open(path, &options, &model, &err) != PN_OK) fail_msg("%s", err.message);
-    return model;
-}
-
-static pn_session *open_session_with(pn_model *model, pn_session_options options) {
-    pn_session *session = NULL;
-    pn_error err;
-    if (pn_session_create(model, &options, &session, &err) != PN_OK) fail_msg("%s", err.message);
-    return session;
-}
-
-static pn_session *open_session(pn_model *model, int n_ctx, int n_chunk) {
-    return open_session_with(model, (pn_session_options){.n_ctx = n_ctx, .n_chunk = n_chunk});
-}
-
-static pn_generate_options greedy(int max_tokens) {
-    pn_generate_options o = {.max_tokens = max_tokens, .sampling = pn_sampling_default(), .ignore_eos = true};
-    o.sampling.temperature = 0;
-    return o;
-}
-
-static pn_generate_result generate(pn_session *session, const int32_t *prompt, size_t n,
-                                   const pn_generate_options *options) {
-    pn_generate_result result = {0};
-    pn_error err;
-    if (pn_generate(session, prompt, n, options, &result, &err) != PN_OK) fail_msg("%s", err.message);
-    return result;
-}
-
-#define N_PROMPT 50
-
-static void make_prompt(int32_t prompt[N_PROMPT], int n_vocab) {
-    for (int i = 0; i < N_PROMPT; i++)
-        prompt[i] = 10 + (i * 37 + i * i) % (n_vocab - 10);
-}
-
-static int n_vocab_of(const pn_model *model) {
-    pn_model_info info;
-    pn_model_get_info(model, &info);
-    return info.n_vocab;
-}
 
 /* ---- opening ---- */
 
@@ -558,62 +506,6 @@ static void odd_messages_are_understood_or_refused(void **state) {
     pn_model_close(model);
 }
 
-/* ---- sharing ---- */
-
-enum { LONG = 200 };
-
-static void make_long(int32_t tokens[LONG], int n_vocab) {
-    for (int i = 0; i < LONG; i++)
-        tokens[i] = 10 + (i * 37 + i * i) % (n_vocab - 10);
-}
-
-static void check_logits_of(pn_session *session, const int32_t *tokens, size_t n, size_t n_shared,
-                            const float *want, int n_vocab) {
-    pn_session_stats stats;
-    assert_int_equal(pn_session_sync(session, tokens, n, NULL, NULL, NULL), PN_OK);
-    pn_session_get_stats(session, &stats);
-    assert_int_equal(stats.n_shared, n_shared);
-    assert_int_equal(stats.n_reused + stats.n_prefilled, n);
-    assert_memory_equal(pn_session_logits(session), want, (size_t)n_vocab * sizeof *want);
-}
-
-/* What another session has, or one that is gone has left, is taken over in whole blocks: the same bits, in
-   any chunks. */
-static void check_sharing(const char *path, pn_kv_type type, uint64_t prefix_cache) {
-    const pn_session_options one = {.n_ctx = LONG, .n_chunk = 48, .kv_type = type};
-    const pn_session_options other = {.n_ctx = LONG, .n_chunk = 17, .kv_type = type};
-    const pn_model_options options = {.n_threads = 2, .prefix_cache = prefix_cache};
-    pn_model *model = NULL;
-    assert_int_equal(pn_model_open(path, &options, &model, NULL), PN_OK);
-    const int n_vocab = n_vocab_of(model);
-    float *want = malloc((size_t)n_vocab * sizeof *want);
-    int32_t tokens[LONG];
-    make_long(tokens, n_vocab);
-    pn_session *a = open_session_with(model, one), *b = open_session_with(model, other);
-    assert_int_equal(pn_session_sync(a, tokens, LONG, NULL, NULL, NULL), PN_OK);
-    memcpy(want, pn_session_logits(a), (size_t)n_vocab * sizeof *want);
-    check_logits_of(b, tokens, LONG, 192, want, n_vocab);
-    pn_session_free(a);
-    assert_int_equal(pn_session_sync(b, tokens, 0, NULL, NULL, NULL), PN_OK);
-    const size_t left = prefix_cache == PN_PREFIX_CACHE_OFF ? 0 : 192;
-    check_logits_of(b, tokens, LONG, left, want, n_vocab);
-    pn_session_free(b);
-    pn_session *c = open_session_with(model, one);
-    check_logits_of(c, tokens, LONG, left, want, n_vocab);
-    pn_session_free(c);
-    free(want);
-    pn_model_close(model);
-}
-
-static void sessions_share_their_beginnings(void **state) {
-    (void)state;
-    for (size_t p = 0; p < N_PATHS; p++)
-        for (int type = 0; type < PN_KV_TYPE_COUNT; type++) {
-            check_sharing(paths[p], (pn_kv_type)type, 1 << 24);
-            check_sharing(paths[p], (pn_kv_type)type, PN_PREFIX_CACHE_OFF);
-        }
-}
-
 /* ---- memory ---- */
 
 static pn_status whole_life(const char *path) {
@@ -676,7 +568,6 @@ int main(void) {
         cmocka_unit_test(free_memory_is_within_what_the_machine_has),
         cmocka_unit_test(the_plan_is_what_is_used),
         cmocka_unit_test(packed_weights_are_counted),
-        cmocka_unit_test(sessions_share_their_beginnings),
         cmocka_unit_test(control_tokens_in_messages_stay_text),
         cmocka_unit_test(a_prompt_has_one_bos),
         cmocka_unit_test(the_built_in_format_loses_no_system_message),

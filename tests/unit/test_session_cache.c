@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What sessions have of each other's texts, and what becomes of texts that do not fit the context. */
+#include "support/check.h"
+#include "support/tiny_models.h"
+
+#include "base/mem.h"
+
+#include <postern.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sharing ---- */
+
+enum { LONG = 200 };
+
+static void make_long(int32_t tokens[LONG], int n_vocab) {
+    for (int i = 0; i < LONG; i++)
+        tokens[i] = 10 + (i * 37 + i * i) % (n_vocab - 10);
+}
+
+static void check_logits_of(pn_session *session, const int32_t *tokens, size_t n, size_t n_shared,
+                            const float *want, int n_vocab) {
+    pn_session_stats stats;
+    assert_int_equal(pn_session_sync(session, tokens, n, NULL, NULL, NULL), PN_OK);
+    pn_session_get_stats(session, &stats);
+    assert_int_equal(stats.n_shared, n_shared);
+    assert_int_equal(stats.n_reused + stats.n_prefilled, n);
+    assert_memory_equal(pn_session_logits(session), want, (size_t)n_vocab * sizeof *want);
+}
+
+/* What another session has, or one that is gone has left, is taken over in whole blocks: the same bits, in
+   any chunks. */
+static void check_sharing(const char *path, pn_kv_type type, uint64_t prefix_cache) {
+    const pn_session_options one = {.n_ctx = LONG, .n_chunk = 48, .kv_type = type};
+    const pn_session_options other = {.n_ctx = LONG, .n_chunk = 17, .kv_type = type};
+    const pn_model_options options = {.n_threads = 2, .prefix_cache = prefix_cache};
+    pn_model *model = NULL;
+    assert_int_equal(pn_model_open(path, &options, &model, NULL), PN_OK);
+    const int n_vocab = n_vocab_of(model);
+    float *want = malloc((size_t)n_vocab * sizeof *want);
+    int32_t tokens[LONG];
+    make_long(tokens, n_vocab);
+    pn_session *a = open_session_with(model, one), *b = open_session_with(model, other);
+    assert_int_equal(pn_session_sync(a, tokens, LONG, NULL, NULL, NULL), PN_OK);
+    memcpy(want, pn_session_logits(a), (size_t)n_vocab * sizeof *want);
+    check_logits_of(b, tokens, LONG, 192, want, n_vocab);
+    pn_session_free(a);
+    assert_int_equal(pn_session_sync(b, tokens, 0, NULL, NULL, NULL), PN_OK);
+    const size_t left = prefix_cache == PN_PREFIX_CACHE_OFF ? 0 : 192;
+    check_logits_of(b, tokens, LONG, left, want, n_vocab);
+    pn_session_free(b);
+    pn_session *c = open_session_with(model, one);
+    check_logits_of(c, tokens, LONG, left, want, n_vocab);
+    pn_session_free(c);
+    free(want);
+    pn_model_close(model);
+}
+
+static void sessions_share_their_beginnings(void **state) {
+    (void)state;
+    for (size_t p = 0; p < N_PATHS; p++)
+        for (int type = 0; type < PN_KV_TYPE_COUNT; type++) {
+            check_sharing(paths[p], (pn_kv_type)type, 1 << 24);
+            check_sharing(paths[p], (pn_kv_type)type, PN_PREFIX_CACHE_OFF);
+        }
+}
+
+static void forks_go_on_by_themselves(void **state) {
+    (void)state;
+    for (size_t p = 0; p < N_PATHS; p++) {
+        pn_model *model = open_model(paths[p], 2);
+        const int n_vocab = n_vocab_of(model);
+        int32_t tokens[LONG];
+        make_long(tokens, n_vocab);
+        pn_session *a = open_session(model, LONG, 48), *b;
+        const pn_generate_options o = greedy(12);
+        assert_int_equal(pn_session_sync(a, tokens, 150, NULL, NULL, NULL), PN_OK);
+        assert_int_equal(pn_session_fork(a, &b, NULL), PN_OK);
+        pn_session_stats stats;
+        pn_session_get_stats(b, &stats);
+        assert_int_equal(stats.n_shared, 128);
+        assert_int_equal(stats.n_tokens, 150);
+        pn_generate_result of_b = generate(b, tokens, 150, &o), of_a = generate(a, tokens, 150, &o);
+        assert_int_equal(of_b.n_reused, 150);
+        assert_string_equal(of_a.text.data, of_b.text.data);
+        assert_int_equal(pn_session_sync(b, tokens, 170, NULL, NULL, NULL),
+                         PN_OK); /* parts from a in a block */
+        pn_generate_result again = generate(a, tokens, 150, &o);
+        assert_string_equal(of_a.text.data, again.text.data);
+        pn_generate_result_free(&again);
+        pn_generate_result_free(&of_b);
+        pn_generate_result_free(&of_a);
+        pn_session_free(a);
+        pn_session_free(b);
+        pn_model_close(model);
+    }
+}
+
+static void sessions_can_be_resized(void **state) {
+    (void)state;
+    for (size_t p = 0; p < N_PATHS; p++) {
+        pn_model *model = open_model(paths[p], 2);
+        const int n_vocab = n_vocab_of(model);
+        int32_t tokens[LONG];
+        make_long(tokens, n_vocab);
+        pn_session *cold = open_session(model, LONG, 16), *s = open_session(model, 100, 16);
+        pn_session_stats stats;
+        pn_error err;
+        assert_int_equal(pn_session_sync(cold, tokens, LONG, NULL, NULL, NULL), PN_OK);
+        assert_int_equal(pn_session_sync(s, tokens, 100, NULL, NULL, NULL), PN_OK);
+        assert_int_equal(pn_session_sync(s, tokens, LONG, NULL, NULL, &err), PN_ERR_LIMIT);
+        assert_int_equal(pn_session_resize(s, 99, &err), PN_ERR_LIMIT);
+        assert_int_equal(pn_session_resize(s, 1 << 30, &err), PN_ERR_ARGUMENT);
+        for (uint64_t nth = 1;; nth++) { /* each allocation fails once */
+            pn_mem_fail_at(nth);
+            const pn_status status = pn_session_resize(s, LONG, &err);
+            pn_mem_fail_at(0);
+            if (status == PN_OK) break;
+            assert_int_equal(status, PN_ERR_MEMORY);
+            pn_session_get_stats(s, &stats);
+            assert_int_equal(stats.n_ctx, 100);
+            assert_int_equal(stats.n_tokens, 100);
+            assert_true(nth < 100);
+        }
+        pn_session_get_stats(s, &stats);
+        assert_int_equal(stats.n_tokens, 100);
+        pn_session_free(cold); /* so that nothing but its own can be reused */
+        cold = open_session(model, LONG, 16);
+        assert_int_equal(pn_session_sync(s, tokens, LONG, NULL, NULL, NULL), PN_OK);
+        pn_session_get_stats(s, &stats);
+        assert_true(stats.n_reused >= 100);
+        assert_int_equal(pn_session_sync(cold, tokens, LONG, NULL, NULL, NULL), PN_OK);
+        assert_memory_equal(pn_session_logits(s), pn_session_logits(cold), (size_t)n_vocab * sizeof(float));
+        pn_session_free(cold);
+        pn_session_free(s);
+        pn_model_close(model);
+    }
+}
+
+/* ---- overflow ---- */
+
+/* A context of 100: what fits, what just fits and what does not. */
+static void the_end_of_the_context(void **state) {
+    (void)state;
+    static const size_t lengths[] = {90, 99, 100, 101, 199};
+    int32_t tokens[LONG];
+    pn_model *model = open_model(LLAMA, 2);
+    make_long(tokens, n_vocab_of(model));
+    pn_session *ends = open_session(model, 100, 32),
+               *slides = open_session_with(
+                   model, (pn_session_options){.n_ctx = 100, .n_chunk = 32, .overflow = PN_OVERFLOW_SLIDE});
+    pn_generate_options o = greedy(30);
+    o.n_keep = 20;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const size_t n = lengths[i];
+        pn_generate_result r = {0};
+        pn_error err;
+        const pn_status status = pn_generate(ends, tokens, n, &o, &r, &err);
+        assert_int_equal(status, n <= 100 ? PN_OK : PN_ERR_LIMIT);
+        if (status == PN_OK) {
+            assert_int_equal(r.finish, PN_FINISH_LENGTH);
+            assert_int_equal(r.tokens.n, 100 - n + 1);
+            assert_int_equal(r.n_slides, 0);
+        }
+        pn_generate_result_free(&r);
+        r = generate(slides, tokens, n, &o);
+        assert_int_equal(r.finish, PN_FINISH_LENGTH);
+        assert_int_equal(r.tokens.n, 30);
+        assert_true(r.n_slides > 0); /* before the answer, or in it */
+        assert_int_equal(r.cut_from, 20);
+        assert_int_equal((r.cut_to - r.cut_from) % 40, 0); /* half of what is not kept */
+        assert_true(n + 30 - (r.cut_to - r.cut_from) <= 100);
+        pn_generate_result_free(&r);
+    }
+    o.n_keep = 51;
+    pn_error err;
+    pn_generate_result r = {0};
+    assert_int_equal(pn_generate(slides, tokens, 90, &o, &r, &err), PN_ERR_LIMIT);
+    pn_session_free(ends);
+    pn_session_free(slides);
+    pn_model_close(model);
+}
+
+/* What comes after a cut is what comes after the shortened text, by itself. */
+static void sliding_is_computing_the_shorter_text(void **state) {
+    (void)state;
+    enum { KEEP = 20, CUT = 40, N = 95, AFTER = 12 };
+    for (size_t p = 0; p < N_PATHS; p++) {
+        int32_t tokens[LONG], shorter[LONG];
+        pn_model *model = open_model(paths[p], 2);
+        make_long(tokens, n_vocab_of(model));
+        const pn_session_options options = {.n_ctx = 100, .n_chunk = 32, .overflow = PN_OVERFLOW_SLIDE};
+        pn_session *s = open_session_with(model, options), *plain = open_session(model, LONG, 32);
+        pn_generate_options o = greedy(100 - N + AFTER);
+        o.n_keep = KEEP;
+        pn_generate_result r = generate(s, tokens, N, &o);
+        assert_int_equal(r.n_slides, 1);
+        assert_int_equal(r.cut_to, KEEP + CUT);
+        const size_t before =
+            100 - N + 1; /* tokens of the answer that were sampled when the context was full */
+        memcpy(tokens + N, r.tokens.ids, before * sizeof *tokens);
+        memcpy(shorter, tokens, KEEP * sizeof *tokens);
+        memcpy(shorter + KEEP, tokens + KEEP + CUT, (N + before - KEEP - CUT) * sizeof *tokens);
+        o.max_tokens = AFTER - 1;
+        pn_generate_result want = generate(plain, shorter, N + before - CUT, &o);
+        assert_memory_equal(r.tokens.ids + before, want.tokens.ids, (AFTER - 1) * sizeof *tokens);
+        pn_generate_result_free(&want);
+        /* The next turn, with the whole text, finds the same cut and reuses all of it. */
+        memcpy(tokens + N, r.tokens.ids, r.tokens.n * sizeof *tokens);
+        o.max_tokens = 1;
+        pn_generate_result next = generate(s, tokens, N + r.tokens.n, &o);
+        assert_int_equal(next.cut_to, KEEP + CUT);
+        assert_int_equal(next.n_prefilled, 1);
+        pn_generate_result_free(&next);
+        pn_generate_result_free(&r);
+        pn_session_free(s);
+        pn_session_free(plain);
+        pn_model_close(model);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sessions_share_their_beginnings),
+        cmocka_unit_test(forks_go_on_by_themselves),
+        cmocka_unit_test(sessions_can_be_resized),
+        cmocka_unit_test(the_end_of_the_context),
+        cmocka_unit_test(sliding_is_computing_the_shorter_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
