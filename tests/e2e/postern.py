@@ -19,6 +19,7 @@ TOKENIZE_BOS, TOKENIZE_CONTROL = 1, 2
 KV_F16, KV_F32 = 0, 1
 PRECISION_HIGH, PRECISION_EXACT, PRECISION_FAST = 0, 1, 2
 LOOKUP_AUTO, LOOKUP_OFF, LOOKUP_ON = 0, 1, 2
+OVERFLOW_ERROR, OVERFLOW_SLIDE = 0, 1
 FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED = 0, 1, 2
 
 
@@ -35,7 +36,12 @@ class Tokens(c.Structure):
 
 
 class ModelOptions(c.Structure):
-    _fields_ = [("n_threads", c.c_int), ("n_threads_decode", c.c_int), ("no_probe", c.c_bool)]
+    _fields_ = [
+        ("n_threads", c.c_int),
+        ("n_threads_decode", c.c_int),
+        ("no_probe", c.c_bool),
+        ("prefix_cache", c.c_uint64),
+    ]
 
 
 class ModelInfo(c.Structure):
@@ -79,11 +85,17 @@ class SessionOptions(c.Structure):
         ("kv_type", c.c_int),
         ("precision", c.c_int),
         ("lookup", c.c_int),
+        ("overflow", c.c_int),
     ]
 
 
 class Plan(c.Structure):
-    _fields_ = [("n_ctx", c.c_int), ("kv_bytes", c.c_uint64), ("scratch_bytes", c.c_uint64)]
+    _fields_ = [
+        ("n_ctx", c.c_int),
+        ("kv_bytes", c.c_uint64),
+        ("prefix_cache_bytes", c.c_uint64),
+        ("scratch_bytes", c.c_uint64),
+    ]
 
 
 class SessionStats(c.Structure):
@@ -91,6 +103,7 @@ class SessionStats(c.Structure):
         ("n_ctx", c.c_int),
         ("n_tokens", c.c_size_t),
         ("n_reused", c.c_size_t),
+        ("n_shared", c.c_size_t),
         ("n_prefilled", c.c_size_t),
         ("prefill_seconds", c.c_double),
         ("kv_bytes", c.c_uint64),
@@ -126,6 +139,7 @@ OnTextFn = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_void_p, c.c_size_t)
 class GenerateOptions(c.Structure):
     _fields_ = [
         ("max_tokens", c.c_int),
+        ("n_keep", c.c_size_t),
         ("sampling", Sampling),
         ("stop", c.POINTER(c.c_char_p)),
         ("n_stop", c.c_size_t),
@@ -144,6 +158,10 @@ class GenerateResult(c.Structure):
         ("seed", c.c_uint64),
         ("n_prompt", c.c_size_t),
         ("n_reused", c.c_size_t),
+        ("n_prefilled", c.c_size_t),
+        ("cut_from", c.c_size_t),
+        ("cut_to", c.c_size_t),
+        ("n_slides", c.c_size_t),
         ("ttft_seconds", c.c_double),
         ("prefill_seconds", c.c_double),
         ("decode_seconds", c.c_double),

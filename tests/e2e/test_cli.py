@@ -140,7 +140,7 @@ def test_run_prints_only_the_answer(postern, tiny):
     answer = run_json(postern, *arguments)
     assert output(plain) == answer["text"] != ""
     assert plain.stderr == ""
-    assert set(answer) == {"text", "finish_reason", "usage", "seed", "timings", "lookup", "model", "precision"}
+    assert set(answer) == {"text", "finish_reason", "usage", "cut", "seed", "timings", "lookup", "model", "precision"}
     assert answer["precision"] == "high"
     assert answer["seed"] == 7 and answer["finish_reason"] in ("stop", "length")
     usage = answer["usage"]
@@ -569,6 +569,27 @@ def test_chat_messages_and_commands(terminal, tiny, tmp_path):
     assert [role for role, _ in messages[1:]] == ["user", "assistant"] * 3
     history = tmp_path / "state/postern/history"
     assert history.stat().st_mode & 0o077 == 0 and "pasted" in history.read_text(encoding="utf-8")
+
+
+def test_a_long_text_slides_and_says_so(postern, tiny):
+    text = "word " * 60
+    assert_fails(postern("run", tiny, "-p", text, "--ctx", "48"), LIMIT, "do not fit the context of 48")
+    done = postern("run", tiny, "-p", text, "--ctx", "48", "--overflow", "slide", "--temp", "0", "-n", "8", "--json")
+    answer = json.loads(output(done))
+    cut, usage = answer["cut"], answer["usage"]
+    assert cut["slides"] >= 1 and cut["to"] - cut["from"] >= usage["prompt_tokens"] - 48
+    assert usage["completion_tokens"] == 8 and answer["finish_reason"] == "length"
+    assert f"tokens {cut['from'] + 1} to {cut['to']} were cut out" in done.stderr
+    whole = json.loads(output(postern("run", tiny, "-p", text, "--ctx", "200", "-n", "8", "--json")))
+    assert whole["cut"] == {"from": 0, "to": 0, "slides": 0}
+
+
+def test_the_system_message_is_never_cut(postern, tiny):
+    run = ["run", tiny, "--ctx", "100", "--overflow", "slide", "--temp", "0", "-n", "4", "--json"]
+    plain = json.loads(output(postern(*run, "-p", "word " * 99)))["cut"]["from"]
+    kept = json.loads(output(postern(*run, "-p", "word " * 99, "--system", "Be brief. " * 3)))["cut"]["from"]
+    assert kept > plain
+    assert_fails(postern(*run, "-p", "word", "--system", "Be brief. " * 50), LIMIT, "more than half of the context of 100")
 
 
 def test_chat_says_that_the_context_is_full(terminal, tiny):
