@@ -36,10 +36,9 @@ static size_t context_size(const chat_state *chat) {
 
 static void note_context_full(const chat_state *chat, const char *what) {
     int n_ctx = (int)context_size(chat), n_most = chat->runner->info.n_ctx_train;
-    char *more =
-        n_ctx < n_most ? cli_format("; or begin again with --ctx N, up to %d", n_most) : cli_format("%s", "");
-    char *text = cli_format("(%s: the context of %d tokens is full. /reset makes room, --overflow slide goes "
-                            "on without the middle%s)",
+    char *more = n_ctx < n_most ? cli_format(", /tier long up to %d tokens", n_most) : cli_format("%s", "");
+    char *text = cli_format("(%s: the context of %d tokens is full. /reset makes room%s; --overflow slide "
+                            "goes on without the middle)",
                             what, n_ctx, more);
     note(text);
     free(text);
@@ -138,6 +137,20 @@ static void command_save(chat_state *chat, const char *argument) {
     }
 }
 
+static void command_tier(chat_state *chat, const char *argument) {
+    pn_error err = {0};
+    if (argument[0] != '\0' && pn_session_set_tier(chat->runner->session, argument, &err) != PN_OK) {
+        cli_fail(&err);
+        return;
+    }
+    pn_session_stats stats;
+    pn_session_get_stats(chat->runner->session, &stats);
+    char *text = cli_format("(%s: a context of %d tokens, of which %zu are used)",
+                            stats.tier != NULL ? stats.tier : "no tier", stats.n_ctx, stats.n_tokens);
+    note(text);
+    free(text);
+}
+
 static void command_stats(chat_state *chat, const char *argument) {
     (void)argument;
     if (chat->answered)
@@ -170,6 +183,7 @@ static const struct command {
     {"reset", "", "begin a new conversation; the system message stays", command_reset},
     {"system", "[TEXT]", "show the system message, or set it; \"none\" takes it away", command_system},
     {"regenerate", "", "replace the last answer by another", command_regenerate},
+    {"tier", "[NAME]", "show the size of the context, or change it: short, long", command_tier},
     {"save", "FILE", "write the conversation as JSON", command_save},
     {"stats", "", "times and memory of the last answer", command_stats},
     {"quit", "", "leave, as Ctrl-D does", command_quit},

@@ -22,6 +22,7 @@ typedef struct run_args {
     int top_k, penalty_last_n;
     cli_biases logit_bias;
     cli_seed seed;
+    const char *tier;
     int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup, overflow;
     bool json, stats, verbose;
 } run_args;
@@ -67,6 +68,10 @@ static const cli_option options[] = {
     {CLI_INT, 0, "ctx", "N", AT(n_ctx), 1, INT_MAX,
      "most tokens of prompt and answers together (default: 4096, or less when the model was trained for "
      "less)"},
+    {CLI_TEXT, 0, "tier", "NAME", AT(tier), 0, 0,
+     "size of the context by name instead: short (4096 tokens) or long (all that the model was trained for); "
+     "in "
+     "a chat /tier changes it"},
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", "f16|f32", AT(kv_type), 0, 0, "number type of the KV cache (default f16)"},
@@ -252,6 +257,7 @@ static int talk(runner *r, const run_args *a, const run_input *in) {
 static int run_model(const char *path, const run_args *a, const run_input *in) {
     runner r = {.model_options = {.n_threads = a->n_threads, .n_threads_decode = a->n_threads_decode},
                 .session_options = {.n_ctx = a->n_ctx,
+                                    .tier = a->tier,
                                     .kv_type = (pn_kv_type)a->kv_type,
                                     .precision = (pn_precision)a->precision,
                                     .lookup = (pn_lookup_mode)a->lookup,
@@ -266,6 +272,7 @@ static int run_model(const char *path, const run_args *a, const run_input *in) {
 static int run(void *args, const cli_texts *operands) {
     const run_args *a = args;
     run_input in = {0};
+    if (a->tier != NULL && a->n_ctx != 0) return cli_error(CLI_USAGE, "--ctx and --tier exclude each other");
     if (a->prompt != NULL && a->file != NULL)
         return cli_error(CLI_USAGE, "--prompt and --file exclude each other");
     char *path = operands->n > 0 ? cli_format("%s", operands->items[0]) : paths_default_model();

@@ -78,6 +78,14 @@ PN_API void pn_tokens_free(pn_tokens *tokens);
 
 typedef struct pn_model pn_model;
 
+/* A size of context by name, and the most bytes of keys and values that its sessions may take together; 0: no
+   limit. */
+typedef struct pn_tier {
+    const char *name;
+    int n_ctx; /* or what the model was trained for, where that is less */
+    uint64_t kv_bytes;
+} pn_tier;
+
 typedef struct pn_model_options {
     int n_threads;        /* 0: chosen, within what affinity, cgroup quota and cores allow */
     int n_threads_decode; /* for the tokens of an answer; 0: n_threads where that is given, otherwise chosen
@@ -88,6 +96,9 @@ typedef struct pn_model_options {
     uint64_t prefix_cache; /* bytes for keys and values of texts that no session has any more, so that a later
                               one with the same beginning need not compute them again; 0: a quarter of what
                               the largest session may take; PN_PREFIX_CACHE_OFF: none */
+    const pn_tier *tiers; /* [n_tiers] that sessions may be of; none: "short" with 4096 tokens and "long" with
+                             what the model was trained for */
+    size_t n_tiers;
 } pn_model_options;
 #define PN_PREFIX_CACHE_OFF UINT64_MAX
 
@@ -210,21 +221,26 @@ typedef struct pn_session_options {
     pn_precision precision;
     pn_lookup_mode lookup;
     pn_overflow overflow;
+    const char *tier; /* instead of n_ctx: one of the model's tiers; NULL: none */
 } pn_session_options;
 
 /* The KV cache grows in blocks as tokens come; scratch is allocated here. options may be NULL. */
 PN_API pn_status pn_session_create(pn_model *model, const pn_session_options *options, pn_session **out,
                                    pn_error *err);
 PN_API void pn_session_free(pn_session *session);
-/* Another n_ctx, 0 for the default: the timeline stays, so that a conversation that became long can have more
-   room, or less where it fits. PN_ERR_ARGUMENT, PN_ERR_LIMIT when the timeline is longer, and PN_ERR_MEMORY
-   leave all as it was. */
+/* Another n_ctx, 0 for the default, and no tier: the timeline stays, so that a conversation that became long
+   can have more room, or less where it fits. PN_ERR_ARGUMENT, PN_ERR_LIMIT when the timeline is longer, and
+   PN_ERR_MEMORY leave all as it was. */
 PN_API pn_status pn_session_resize(pn_session *session, int n_ctx, pn_error *err);
+/* The same by the name of a tier, which the session then belongs to. PN_ERR_LIMIT also when its quota is used
+ * up. */
+PN_API pn_status pn_session_set_tier(pn_session *session, const char *tier, pn_error *err);
 /* A session of its own with the options and the timeline of another, sharing its keys and values. */
 PN_API pn_status pn_session_fork(pn_session *session, pn_session **out, pn_error *err);
 
 typedef struct pn_session_stats {
     int n_ctx;
+    const char *tier;       /* lives as long as the model; NULL: none */
     size_t n_tokens;        /* tokens whose KV is held */
     size_t n_reused;        /* of the last sync: tokens kept from before, or taken over */
     size_t n_shared;        /* of these: taken over from other sessions, or from texts of before */

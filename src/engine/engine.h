@@ -18,6 +18,13 @@ typedef struct pn_vocab_roles {
     int32_t bos, eos, unk, pad;
 } pn_vocab_roles;
 
+/* A tier, and what its sessions take of it. */
+struct pn_tier_use {
+    const char *name;
+    int n_ctx;
+    uint64_t quota, used; /* bytes */
+};
+
 struct pn_model {
     atomic_int n_owners;
     pn_decoder *decoder;
@@ -31,6 +38,8 @@ struct pn_model {
     pthread_mutex_t stores_lock;
     pn_kv_store *stores[PN_KV_TYPE_COUNT]; /* NULL until there is a session of the type */
     uint64_t prefix_cache;                 /* of the options */
+    struct pn_tier_use *tiers;             /* [n_tiers] */
+    size_t n_tiers;
     pn_model_info info;
 };
 
@@ -55,6 +64,15 @@ pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_k
                             pn_error *err);
 void pn_model_free_stores(pn_model *model);
 
+/* tiers.c: the model's tiers, of the options. PN_ERR_ARGUMENT: one has no size or name. */
+pn_status pn_tiers_init(pn_model *model, const pn_model_options *options, pn_error *err);
+/* PN_ERR_ARGUMENT: there is none of the name. */
+pn_status pn_tier_find(const pn_model *model, const char *name, struct pn_tier_use **out, pn_error *err);
+/* So many bytes of a tier for a session, and back; of none for a tier that is NULL. PN_ERR_LIMIT: they are
+   not free. */
+pn_status pn_tier_claim(pn_model *model, struct pn_tier_use *tier, uint64_t bytes, pn_error *err);
+void pn_tier_release(pn_model *model, struct pn_tier_use *tier, uint64_t bytes);
+
 /* chat.c: sets model->chat_template, and model->info.template_note to why it is not the file's own ("" when
  * it is). */
 pn_status pn_chat_template_load(pn_model *model, const pn_gguf *file, pn_error *err);
@@ -77,6 +95,8 @@ double pn_lookup_break_even(const pn_lookup *lookup);
 struct pn_session {
     pn_model *model;
     pn_session_options options; /* completed */
+    struct pn_tier_use *tier;   /* or NULL; so many bytes of it are claimed */
+    uint64_t tier_bytes;
     pn_kv kv;
     pn_scratch scratch;
     size_t n_ctx;

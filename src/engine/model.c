@@ -97,6 +97,7 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
         pn_error_prefix(err, "%s", path);
         goto fail;
     }
+    PN_TRY_GOTO(status, pn_tiers_init(m, options, err), fail);
     m->threads = pn_threads_choose(m, options);
     m->info.n_threads = m->threads.prefill;
     m->info.n_threads_decode = m->threads.decode;

@@ -14,6 +14,15 @@ static pn_status complete_options(const pn_model *model, const pn_session_option
                                   pn_session_options *out, pn_error *err) {
     pn_session_options o = given ? *given : (pn_session_options){0};
     int trained = model->info.n_ctx_train;
+    if (o.tier) {
+        struct pn_tier_use *tier;
+        if (o.n_ctx != 0)
+            return pn_fail(err, PN_ERR_ARGUMENT, "a context of %d tokens and the tier %s exclude each other",
+                           o.n_ctx, o.tier);
+        PN_TRY(pn_tier_find(model, o.tier, &tier, err));
+        o.n_ctx = tier->n_ctx;
+        o.tier = tier->name;
+    }
     if (o.n_ctx == 0) o.n_ctx = trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
     if (o.n_chunk == 0) o.n_chunk = DEFAULT_CHUNK;
     if (o.n_ctx < 1 || o.n_ctx > trained)
@@ -47,15 +56,22 @@ static uint64_t fixed_bytes(const pn_model *model, pn_lookup_mode lookup, size_t
            (lookup == PN_LOOKUP_OFF ? 0 : pn_lookup_bytes(n_ctx));
 }
 
+/* UINT64_MAX: more than fits. */
+static uint64_t kv_bytes_of(const pn_model *model, const pn_session_options *o) {
+    const pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o->kv_type);
+    uint64_t bytes = UINT64_MAX;
+    pn_kv_plan_bytes(&shape, (size_t)o->n_ctx, (size_t)o->n_chunk, &bytes);
+    return bytes;
+}
+
 pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
                           pn_error *err) {
     pn_session_options o;
     PN_TRY(complete_options(model, options, &o, err));
-    pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o.kv_type);
-    uint64_t kv, scratch;
-    if (!pn_kv_plan_bytes(&shape, (size_t)o.n_ctx, (size_t)o.n_chunk, &kv) ||
-        !pn_scratch_plan(model->decoder, o.precision, (size_t)o.n_chunk, pn_pool_threads(model->pool),
-                         &scratch))
+    uint64_t scratch;
+    const uint64_t kv = kv_bytes_of(model, &o);
+    if (kv == UINT64_MAX || !pn_scratch_plan(model->decoder, o.precision, (size_t)o.n_chunk,
+                                             pn_pool_threads(model->pool), &scratch))
         return pn_fail(err, PN_ERR_LIMIT, "a context of %d tokens does not fit in 64 bits", o.n_ctx);
     *out = (pn_plan){.n_ctx = o.n_ctx,
                      .kv_bytes = kv,
@@ -66,15 +82,24 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
 
 /* The store of the session's type, with room in its tree for what such a session may leave. */
 static pn_status open_store(pn_model *model, const pn_session_options *o, pn_kv_store **out, pn_error *err) {
-    const pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o->kv_type);
-    uint64_t kv_bytes = 0;
-    pn_kv_plan_bytes(&shape, (size_t)o->n_ctx, (size_t)o->n_chunk, &kv_bytes);
-    return pn_model_kv_store(model, o->kv_type, kv_bytes, out, err);
+    return pn_model_kv_store(model, o->kv_type, kv_bytes_of(model, o), out, err);
+}
+
+/* Makes the session one of the tier of the options. */
+static pn_status enter_tier(pn_session *s, const pn_session_options *o, pn_error *err) {
+    struct pn_tier_use *tier = NULL;
+    if (o->tier) PN_TRY(pn_tier_find(s->model, o->tier, &tier, err));
+    const uint64_t bytes = kv_bytes_of(s->model, o);
+    PN_TRY(pn_tier_claim(s->model, tier, bytes, err));
+    s->tier = tier;
+    s->tier_bytes = bytes;
+    return PN_OK;
 }
 
 static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *err) {
     const pn_decoder *d = s->model->decoder;
     pn_kv_store *store = NULL;
+    PN_TRY(enter_tier(s, o, err));
     PN_TRY(open_store(s->model, o, &store, err));
     PN_TRY(pn_kv_init(&s->kv, store, s->n_ctx, (size_t)o->n_chunk, err));
     PN_TRY(pn_scratch_init(&s->scratch, d, o->precision, (size_t)o->n_chunk, pn_pool_threads(s->model->pool),
@@ -117,6 +142,7 @@ void pn_session_free(pn_session *s) {
     pn_free(s->tokens);
     pn_scratch_done(&s->scratch);
     pn_kv_done(&s->kv);
+    pn_tier_release(s->model, s->tier, s->tier_bytes);
     pn_model_close(s->model);
     pn_free(s);
 }
@@ -150,24 +176,48 @@ static pn_status resize_to(pn_session *s, const pn_session_options *o, pn_error 
     s->lookup = lookup;
     s->n_ctx = n_ctx;
     s->options.n_ctx = o->n_ctx;
+    s->options.tier = o->tier;
     return PN_OK;
 }
 
-pn_status pn_session_resize(pn_session *s, int n_ctx, pn_error *err) {
+static pn_status change_size(pn_session *s, int n_ctx, const char *tier, pn_error *err) {
     pn_session_options o = s->options;
     o.n_ctx = n_ctx;
+    o.tier = tier;
     PN_TRY(complete_options(s->model, &o, &o, err));
     if ((size_t)o.n_ctx < s->kv.n_tokens)
         return pn_fail(
             err, PN_ERR_LIMIT,
             "a context of %d tokens was asked for a session that holds %zu: drop some of them first", o.n_ctx,
             s->kv.n_tokens);
-    return resize_to(s, &o, err);
+    struct pn_tier_use *old = s->tier;
+    const uint64_t old_bytes = s->tier_bytes;
+    PN_TRY(enter_tier(s, &o, err));
+    const pn_status status = resize_to(s, &o, err);
+    if (status == PN_OK) {
+        pn_tier_release(s->model, old, old_bytes);
+    } else {
+        pn_tier_release(s->model, s->tier, s->tier_bytes);
+        s->tier = old;
+        s->tier_bytes = old_bytes;
+    }
+    return status;
+}
+
+pn_status pn_session_resize(pn_session *s, int n_ctx, pn_error *err) {
+    return change_size(s, n_ctx, NULL, err);
+}
+
+pn_status pn_session_set_tier(pn_session *s, const char *tier, pn_error *err) {
+    if (!tier) return pn_fail(err, PN_ERR_ARGUMENT, "pn_session_set_tier needs the name of a tier");
+    return change_size(s, 0, tier, err);
 }
 
 pn_status pn_session_fork(pn_session *s, pn_session **out, pn_error *err) {
     pn_session *fork;
-    PN_TRY(pn_session_create(s->model, &s->options, &fork, err));
+    pn_session_options o = s->options;
+    if (o.tier) o.n_ctx = 0; /* the tier says it */
+    PN_TRY(pn_session_create(s->model, &o, &fork, err));
     pn_kv_publish(&s->kv, s->tokens);
     const pn_status status = pn_session_sync(fork, s->tokens, s->kv.n_tokens, NULL, NULL, err);
     if (status != PN_OK) {
@@ -183,6 +233,7 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
     pn_scratch_plan(s->model->decoder, s->options.precision, s->scratch.n_chunk,
                     pn_pool_threads(s->model->pool), &scratch);
     *out = (pn_session_stats){.n_ctx = (int)s->n_ctx,
+                              .tier = s->tier ? s->tier->name : NULL,
                               .n_tokens = s->kv.n_tokens,
                               .n_reused = s->n_reused,
                               .n_shared = s->n_shared,

@@ -41,6 +41,8 @@ class ModelOptions(c.Structure):
         ("n_threads_decode", c.c_int),
         ("no_probe", c.c_bool),
         ("prefix_cache", c.c_uint64),
+        ("tiers", c.c_void_p),
+        ("n_tiers", c.c_size_t),
     ]
 
 
@@ -86,6 +88,7 @@ class SessionOptions(c.Structure):
         ("precision", c.c_int),
         ("lookup", c.c_int),
         ("overflow", c.c_int),
+        ("tier", c.c_char_p),
     ]
 
 
@@ -101,6 +104,7 @@ class Plan(c.Structure):
 class SessionStats(c.Structure):
     _fields_ = [
         ("n_ctx", c.c_int),
+        ("tier", c.c_char_p),
         ("n_tokens", c.c_size_t),
         ("n_reused", c.c_size_t),
         ("n_shared", c.c_size_t),

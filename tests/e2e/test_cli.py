@@ -602,6 +602,25 @@ def test_chat_says_that_the_context_is_full(terminal, tiny):
     assert chat.close() == 0
 
 
+def test_a_chat_moves_up_a_tier(terminal, tiny):
+    chat = terminal("run", tiny, "--ctx", "48", "-n", "4", "--temp", "0", "--stats")
+    chat.expect(PROMPT)
+    chat.send("word " * 5 + "\n")
+    chat.expect(r"context  \d+ of 48 tokens")
+    chat.expect(PROMPT)
+    chat.send("/tier huge\n")
+    chat.expect("no context tier of the name huge, only short, long")
+    chat.expect(PROMPT)
+    chat.send("/tier long\n")
+    chat.expect(r"long: a context of \d{3,} tokens")
+    chat.expect(PROMPT)
+    chat.send("word " * 30 + "\n")
+    chat.expect(r"\(\d\d+ more reused\)")
+    chat.expect(PROMPT)
+    chat.send("/quit\n")
+    assert chat.close() == 0
+
+
 def test_chat_goes_on_after_an_interrupt(terminal, smollm2, tmp_path):
     # Without its end tokens (<|endoftext|>, <|im_end|>) the model goes on until it is stopped.
     chat = terminal("run", smollm2, "--temp", "0", "--logit-bias", "0=-inf,2=-inf")

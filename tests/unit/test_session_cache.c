@@ -138,6 +138,49 @@ static void sessions_can_be_resized(void **state) {
     }
 }
 
+static void tiers_have_sizes_and_quotas(void **state) {
+    (void)state;
+    pn_model *model = open_model(LLAMA, 1);
+    pn_session *s;
+    pn_session_stats stats;
+    pn_plan plan;
+    pn_error err;
+    pn_session_options o = {.tier = "short"};
+    assert_int_equal(pn_session_create(model, &o, &s, NULL), PN_OK);
+    pn_session_free(s);
+    o.n_ctx = 10;
+    assert_int_equal(pn_session_create(model, &o, &s, &err), PN_ERR_ARGUMENT);
+    o = (pn_session_options){.n_ctx = 64};
+    assert_int_equal(pn_session_plan(model, &o, &plan, NULL), PN_OK);
+    pn_model_close(model);
+
+    const pn_tier tiers[] = {{"chat", 64, 2 * plan.kv_bytes}, {"book", 1 << 30, 0}},
+                  twice[] = {tiers[0], tiers[0]};
+    pn_model_options options = {.n_threads = 1, .tiers = twice, .n_tiers = 2};
+    assert_int_equal(pn_model_open(LLAMA, &options, &model, &err), PN_ERR_ARGUMENT);
+    options.tiers = tiers;
+    assert_int_equal(pn_model_open(LLAMA, &options, &model, &err), PN_OK);
+    o = (pn_session_options){.tier = "chat"};
+    pn_session *a = open_session_with(model, o), *b = open_session_with(model, o);
+    assert_int_equal(pn_session_create(model, &o, &s, &err), PN_ERR_LIMIT);
+    assert_int_equal(pn_session_fork(a, &s, &err), PN_ERR_LIMIT);
+    assert_int_equal(pn_session_set_tier(b, "novel", &err), PN_ERR_ARGUMENT);
+    assert_int_equal(pn_session_set_tier(b, "book", &err), PN_OK);
+    pn_session_get_stats(b, &stats);
+    assert_string_equal(stats.tier, "book");
+    pn_model_info info;
+    pn_model_get_info(model, &info);
+    assert_int_equal(stats.n_ctx, info.n_ctx_train);
+    s = open_session_with(model, o); /* in the place of b */
+    assert_int_equal(pn_session_set_tier(b, "chat", &err), PN_ERR_LIMIT);
+    assert_int_equal(pn_session_resize(s, 32, &err), PN_OK); /* leaves its tier */
+    assert_int_equal(pn_session_set_tier(b, "chat", &err), PN_OK);
+    pn_session_free(a);
+    pn_session_free(b);
+    pn_session_free(s);
+    pn_model_close(model);
+}
+
 /* ---- overflow ---- */
 
 /* A context of 100: what fits, what just fits and what does not. */
@@ -225,6 +268,7 @@ int main(void) {
         cmocka_unit_test(sessions_share_their_beginnings),
         cmocka_unit_test(forks_go_on_by_themselves),
         cmocka_unit_test(sessions_can_be_resized),
+        cmocka_unit_test(tiers_have_sizes_and_quotas),
         cmocka_unit_test(the_end_of_the_context),
         cmocka_unit_test(sliding_is_computing_the_shorter_text),
     };
