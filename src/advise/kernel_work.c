@@ -26,8 +26,20 @@ static pn_panel_shape panel_shape(const pn_work_shape *s) {
     return (pn_panel_shape){s->n_col, 128};
 }
 
+/* Keys or values of a block, in codes of 4 bits, which take more work than those of 8. */
+enum { RUN_BITS = 4 };
+
+static pn_kv_run_shape run_shape(const pn_work_shape *s) {
+    return (pn_kv_run_shape){s->head_dim, PN_ATTN_KEYS, RUN_BITS};
+}
+
+static size_t run_bytes(const pn_work_shape *s) {
+    const pn_kv_run_shape shape = run_shape(s);
+    return pn_kv_run_size(&shape);
+}
+
 static size_t packed_bytes(const pn_work_shape *s) {
-    size_t bytes = 0;
+    size_t bytes = s->n_key / PN_ATTN_KEYS * run_bytes(s);
     for (int format = 0; format < PN_PANEL_CODED_COUNT; format++)
         bytes = greatest(bytes, PN_FEW_PANELS * pn_panel_bytes((pn_panel_kind)format, panel_shape(s)));
     return bytes;
@@ -195,6 +207,30 @@ static pn_work call_attn_mix_f32(const pn_operands *o) {
         o->kernels->attn_mix_f32(o->y, s->n_query, o->x + key * s->head_dim, PN_ATTN_KEYS, s->head_dim, o->z,
                                  NULL);
     return attended(s, sizeof(float));
+}
+
+static pn_work call_attn_scores_coded(const pn_operands *o) {
+    const pn_work_shape *s = o->shape;
+    for (size_t block = 0; block < s->n_key / PN_ATTN_KEYS; block++)
+        o->kernels->attn_scores_coded(o->x, s->n_query, o->packed + block * run_bytes(s), RUN_BITS,
+                                      s->head_dim, o->z, NULL);
+    return multiplied(s->n_query * s->n_key * s->head_dim, s->n_key / PN_ATTN_KEYS * run_bytes(s));
+}
+
+/* A head has as many groups of values per key as make its run as large as that of the keys. */
+static pn_work call_attn_mix_coded(const pn_operands *o) {
+    const pn_work_shape *s = o->shape;
+    memset(o->z, 0, s->n_query * s->head_dim * sizeof *o->z);
+    for (size_t block = 0; block < s->n_key / PN_ATTN_KEYS; block++)
+        o->kernels->attn_mix_coded(o->y, s->n_query, o->packed + block * run_bytes(s), RUN_BITS, 0,
+                                   PN_ATTN_KEYS, s->head_dim, o->z, NULL);
+    return multiplied(s->n_query * s->n_key * s->head_dim, s->n_key / PN_ATTN_KEYS * run_bytes(s));
+}
+
+static pn_work call_kv_pack(const pn_operands *o) {
+    const pn_kv_run_shape shape = run_shape(o->shape);
+    o->kernels->kv_pack(o->halves, shape, o->z);
+    return moved(shape.n_row * shape.n_col * sizeof(uint16_t) + pn_kv_run_size(&shape));
 }
 
 static pn_work call_max_f32(const pn_operands *o) {

@@ -23,6 +23,7 @@
 #define PN_KERNELS_KERNELS_H
 
 #include "quant/integer.h"
+#include "quant/kv_run.h"
 #include "quant/panel.h"
 
 #include <stddef.h>
@@ -109,6 +110,16 @@ typedef struct pn_codes {
     X(attn_mix_f32, BOUNDED, void,                                                                           \
       (const float *p, size_t n_row, const float *values, size_t n_key, size_t dim, float *acc,              \
        const void *ahead))                                                                                   \
+    /* The same over runs of codes of 8 or 4 bits (quant/kv_run.h), of keys [dim] rows and of values [dim /  \
+       group] rows per key; dim has a group. Of values the keys begin <= j < begin + n_key take part, with   \
+       the weights p[r * PN_ATTN_KEYS + j]. A row's result does not depend on how many rows there are. */    \
+    X(attn_scores_coded, BOUNDED, void,                                                                      \
+      (const float *q, size_t n_row, const void *run, int bits, size_t dim, float *scores,                   \
+       const void *ahead))                                                                                   \
+    X(attn_mix_coded, BOUNDED, void,                                                                         \
+      (const float *p, size_t n_row, const void *run, int bits, size_t begin, size_t n_key, size_t dim,      \
+       float *acc, const void *ahead))                                                                       \
+    X(kv_pack, EXACT, void, (const uint16_t *x, pn_kv_run_shape shape, void *run)) /* pn_kv_run_pack */      \
     X(max_f32, EXACT, float, (const float *x, size_t n)) /* n >= 1; a zero is +0; with NaN unspecified */    \
     /* x[i] = exp(x[i] - shift), 0 for -infinity; returns their sum. */                                      \
     X(exp_sum_f32, BOUNDED, float, (float *x, size_t n, float shift))                                        \

@@ -216,13 +216,137 @@ static void check_attn_mix_f32(const pn_kernels *t) {
     check_mix(t, false);
 }
 
+/* ---- codes ---- */
+
+static const size_t coded_dims[] = {8, 20, 40, 64, 80, 96, 128, 256};
+
+/* Halves [n] and the run that the specification makes of them. */
+static void *guarded_run(pn_kv_run_shape shape, int place) {
+    const size_t n = shape.n_row * shape.n_col;
+    uint16_t *x = guarded(n, sizeof *x, place);
+    for (size_t i = 0; i < n; i++)
+        x[i] = pn_f32_to_f16(3 * random_float() + (float)(i % 7));
+    void *run = guarded(pn_kv_run_size(&shape), 1, AT_END);
+    memset(run, 0, pn_kv_run_size(&shape));
+    pn_kv_run_pack(x, &shape, run);
+    return run;
+}
+
+static pn_kv_run_shape keys_shape(size_t dim, int bits) {
+    return (pn_kv_run_shape){dim, KEYS, bits};
+}
+static pn_kv_run_shape values_shape(size_t dim, int bits) {
+    const size_t group = pn_kv_run_group(dim);
+    return (pn_kv_run_shape){KEYS * (dim / group), group, bits};
+}
+
+/* With all rows, and each alone: the same bits. */
+static void check_coded_scores(const pn_kernels *t, size_t n_row, size_t dim, int bits, int place) {
+    const pn_kv_run_shape shape = keys_shape(dim, bits);
+    float *q = guarded_floats(n_row * dim, place), *scores = guarded_floats(n_row * KEYS, place),
+          single[KEYS];
+    void *run = guarded_run(shape, place);
+    fill(q, n_row * dim, 0);
+    t->attn_scores_coded(q, n_row, run, bits, dim, scores, n_row % 2 ? run : NULL);
+    for (size_t r = 0; r < n_row; r++) {
+        t->attn_scores_coded(q + r * dim, 1, run, bits, dim, single, NULL);
+        for (size_t j = 0; j < KEYS; j++) {
+            double sum = 0, magnitude = 0;
+            for (size_t d = 0; d < dim; d++) {
+                const double x = q[r * dim + d], min = (double)pn_kv_run_get(run, &shape, d, j);
+                sum += x * min;
+                magnitude += fabs(x) * 12; /* of minimum and codes apart */
+            }
+            check_near("attn_scores_coded", r * KEYS + j, scores[r * KEYS + j], sum, 8, magnitude);
+            check_same("attn_scores_coded", r * KEYS + j, scores[r * KEYS + j], single[j]);
+        }
+    }
+    free_guarded();
+}
+
+static void check_attn_scores_coded(const pn_kernels *t) {
+    for (size_t i = 0; i < COUNT(coded_dims) * COUNT(n_rows) * 2; i++)
+        check_coded_scores(t, n_rows[i / 2 % COUNT(n_rows)], coded_dims[i / 2 / COUNT(n_rows)], i % 2 ? 4 : 8,
+                           (int)(i % (ASKEW + 1)));
+    check_coded_scores(t, 130, 64, 4, AT_END);
+}
+
+static void check_coded_mix(const pn_kernels *t, size_t n_row, size_t begin, size_t n_key, size_t dim,
+                            int bits) {
+    const pn_kv_run_shape shape = values_shape(dim, bits);
+    const size_t group = shape.n_col, n_group = dim / group;
+    float *p = guarded_floats(n_row * KEYS, AT_END), *acc = guarded_floats(n_row * dim, AT_END),
+          *start = guarded_floats(n_row * dim, AT_END), *single = guarded_floats(dim, AT_END);
+    void *run = guarded_run(shape, AT_END);
+    fill(p, n_row * KEYS, 2);
+    fill(start, n_row * dim, 0);
+    if (n_row > 0) memcpy(acc, start, n_row * dim * sizeof *acc);
+    t->attn_mix_coded(p, n_row, run, bits, begin, n_key, dim, acc, n_row % 2 ? run : NULL);
+    for (size_t r = 0; r < n_row; r++) {
+        memcpy(single, start + r * dim, dim * sizeof *single);
+        t->attn_mix_coded(p + r * KEYS, 1, run, bits, begin, n_key, dim, single, NULL);
+        for (size_t d = 0; d < dim; d++) {
+            double sum = start[r * dim + d], magnitude = fabs(sum);
+            for (size_t j = begin; j < begin + n_key; j++) {
+                const double w = p[r * KEYS + j];
+                sum += w * (double)pn_kv_run_get(run, &shape, j * n_group + d / group, d % group);
+                magnitude += fabs(w) * 12;
+            }
+            check_near("attn_mix_coded", r * dim + d, acc[r * dim + d], sum, 8, magnitude);
+            check_same("attn_mix_coded", r * dim + d, acc[r * dim + d], single[d]);
+        }
+    }
+    free_guarded();
+}
+
+static void check_attn_mix_coded(const pn_kernels *t) {
+    static const size_t n_keys[] = {0, 1, 2, 7, 8, 9, 17, 31, 63, 64};
+    for (size_t i = 0; i < COUNT(coded_dims) * COUNT(n_keys) * 2; i++) {
+        const size_t n_key = n_keys[i / 2 % COUNT(n_keys)];
+        check_coded_mix(t, n_rows[i / 2 % COUNT(n_rows)], random_below(KEYS - n_key + 1), n_key,
+                        coded_dims[i / 2 / COUNT(n_keys)], i % 2 ? 4 : 8);
+    }
+    check_coded_mix(t, 130, 0, KEYS, 64, 8);
+}
+
+/* Ordinary rows, rows of one value, denormals, outliers, and such that are no numbers. */
+static uint16_t half_of_kind(size_t kind, size_t i) {
+    static const float sizes[] = {1, 1e-7f, 60000, 0};
+    if (kind == 4) return pn_f32_to_f16(i == 5 ? 60000.0f : random_float());
+    if (kind == 5) return pn_f32_to_f16(i == 3 ? INFINITY : random_float());
+    if (kind == 6) return pn_f32_to_f16(i == 0 ? NAN : random_float());
+    if (kind == 7) return pn_f32_to_f16(-2.5f);
+    return pn_f32_to_f16(sizes[kind % 4] * random_float());
+}
+
+static void check_kv_pack(const pn_kernels *t) {
+    for (size_t d = 0; d < COUNT(coded_dims); d++)
+        for (int bits = 4; bits <= 8; bits += 4)
+            for (int of_values = 0; of_values < 2; of_values++) {
+                const pn_kv_run_shape s =
+                    of_values ? values_shape(coded_dims[d], bits) : keys_shape(coded_dims[d], bits);
+                const size_t size = pn_kv_run_size(&s);
+                uint16_t *x = guarded(s.n_row * s.n_col, sizeof *x, AT_END);
+                for (size_t i = 0; i < s.n_row * s.n_col; i++)
+                    x[i] = half_of_kind(i / s.n_col % 9, i % s.n_col);
+                uint8_t *want = guarded(size, 1, AT_END), *found = guarded(size, 1, AT_END);
+                memset(want, 0, size);
+                memset(found, 0, size);
+                pn_kv_run_pack(x, &s, want);
+                t->kv_pack(x, s, found);
+                assert_memory_equal(want, found, size);
+                free_guarded();
+            }
+}
+
 /* ---- the table ---- */
 
 #define SLOT(slot)                                                                                           \
     { #slot, offsetof(pn_kernels, slot), check_##slot }
 
 static const kernel_slot slots[] = {
-    SLOT(attn_scores_f16), SLOT(attn_scores_f32), SLOT(attn_softmax), SLOT(attn_mix_f16), SLOT(attn_mix_f32),
+    SLOT(attn_scores_f16), SLOT(attn_scores_f32),   SLOT(attn_softmax),   SLOT(attn_mix_f16),
+    SLOT(attn_mix_f32),    SLOT(attn_scores_coded), SLOT(attn_mix_coded), SLOT(kv_pack),
 };
 
 static size_t check_new(const pn_kernels *table, const pn_kernels *before) {

@@ -2,6 +2,7 @@
 /* A few queries convert the halves of keys and values as they read them; for many they are converted once,
    into a buffer in L1. */
 #include "kernels/arm_neon/product.h"
+#include "kernels/coded_attention.h"
 
 enum { FEW_ROWS = 2 * PN_PRODUCT_ROWS, COLUMNS = 64, ROWS = 64 /* of the buffer: 16 KiB */ };
 
@@ -106,3 +107,43 @@ void pn_attn_mix_f32_neon(const float *p, size_t n_row, const float *values, siz
                           float *acc, const void *ahead) {
     add_float_product(p, PN_ATTN_KEYS, n_row, values, n_key, dim, acc, ahead);
 }
+
+/* ---- codes ---- */
+
+/* Sixteen codes of a byte. */
+PN_NEON_INLINE void store_floats(uint8x16_t codes, float *out) {
+    const uint16x8_t low = vmovl_u8(vget_low_u8(codes)), high = vmovl_u8(vget_high_u8(codes));
+    vst1q_f32(out, vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))));
+    vst1q_f32(out + 4, vcvtq_f32_u32(vmovl_u16(vget_high_u16(low))));
+    vst1q_f32(out + 8, vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))));
+    vst1q_f32(out + 12, vcvtq_f32_u32(vmovl_u16(vget_high_u16(high))));
+}
+
+static void decode_row(const uint8_t *row, size_t n, int bits, float *out) {
+    if (n % PN_KV_RUN_PIECE != 0) {
+        pn_coded_decode(row, n, bits, out);
+        return;
+    }
+    for (size_t c = 0; c < n; c += PN_KV_RUN_PIECE) {
+        if (bits == 8) {
+            store_floats(vld1q_u8(row + c), out + c);
+            store_floats(vld1q_u8(row + c + 16), out + c + 16);
+        } else {
+            const uint8x16_t bytes = vld1q_u8(row + c / 2);
+            store_floats(vandq_u8(bytes, vdupq_n_u8(15)), out + c);
+            store_floats(vshrq_n_u8(bytes, 4), out + c + 16);
+        }
+    }
+}
+
+static void multiply_codes(const pn_coded_product *p) {
+    float buffer[ROWS * COLUMNS];
+    const pn_factor floats = {.data = (const char *)buffer, .stride = COLUMNS};
+    for (size_t at = 0; p->ahead && at < p->burst; at += 64)
+        __builtin_prefetch(p->ahead + at);
+    for (size_t i = 0; i < p->k; i++)
+        decode_row(p->codes + i * p->row_bytes, p->n, p->bits, buffer + i * COLUMNS);
+    add_tiles(p->a, PN_CODED_CHUNK, p->n_row, floats, p->k, p->n, p->out, p->out_stride);
+}
+
+PN_CODED_SLOTS(neon)

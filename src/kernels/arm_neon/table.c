@@ -14,6 +14,9 @@ void pn_kernels_fill_neon(pn_kernels *table) {
     table->attn_softmax = pn_attn_softmax_neon;
     table->attn_mix_f16 = pn_attn_mix_f16_neon;
     table->attn_mix_f32 = pn_attn_mix_f32_neon;
+    table->attn_scores_coded = pn_attn_scores_coded_neon;
+    table->attn_mix_coded = pn_attn_mix_coded_neon;
+    table->kv_pack = pn_kv_pack_neon;
     table->max_f32 = pn_max_f32_neon;
     table->exp_sum_f32 = pn_exp_sum_f32_neon;
     table->rms_norm_f32 = pn_rms_norm_f32_neon;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/coded_attention.h"
 #include "kernels/isa.h"
 
 #include <math.h>
@@ -46,6 +47,17 @@ void pn_attn_mix_f32_scalar(const float *p, size_t n_row, const float *values, s
     (void)ahead;
     add_product(p, PN_ATTN_KEYS, n_row, values, false, n_key, dim, acc);
 }
+
+static void multiply_codes(const pn_coded_product *p) {
+    for (size_t i = 0; i < p->k; i++)
+        for (size_t c = 0; c < p->n; c++) {
+            const float x = (float)pn_kv_run_code(p->codes + i * p->row_bytes, p->n, p->bits, c);
+            for (size_t r = 0; r < p->n_row; r++)
+                p->out[r * p->out_stride + c] += p->a[r * PN_CODED_CHUNK + i] * x;
+        }
+}
+
+PN_CODED_SLOTS(scalar)
 
 void pn_attn_softmax_scalar(float *scores, size_t n_row, size_t begin, size_t end, float *max, float *sum,
                             float *shrink) {

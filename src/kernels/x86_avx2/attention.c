@@ -2,6 +2,7 @@
 /* Both products of attention are a [n_row, k] * b [k, n] with a row of b in vectors and an element of a in
    all lanes: every output element has a lane, which takes its products by fma in order of k, so that tiles of
    any shape agree. A few rows convert b as they read it; many have it converted once, into a buffer in L1. */
+#include "kernels/coded_attention.h"
 #include "kernels/x86_avx2/avx2.h"
 
 enum {
@@ -14,11 +15,12 @@ enum {
 /* out [n_row, n] = a * b, added to out or not. */
 struct product {
     const float *a;
-    const char *b; /* of half or float */
+    const char *b; /* of `bits` each: floats, halves, or codes in the order of quant/kv_run.h */
     float *out;
     size_t a_stride, b_stride, out_stride; /* elements from row to row */
     size_t n_row, k, n;
-    bool half, add;
+    int bits;
+    bool add;
     /* To prefetch while multiplying, if not NULL: as many bytes as b in step with its rows, alternately from
        both halves, since two streams come faster than one; or else `burst` bytes before every strip. */
     const char *ahead;
@@ -27,14 +29,28 @@ struct product {
 };
 
 PN_AVX2_INLINE size_t b_bytes(const struct product *p, size_t elements) {
-    return elements * (p->half ? sizeof(uint16_t) : sizeof(float));
+    return elements * (size_t)p->bits / 8;
 }
 
-/* Eight elements, or the first n < 8. */
+/* Eight codes; of those of 4 bits c is a multiple of 8, and the row has all of the piece. */
+PN_AVX2_INLINE __m256 load_codes(const struct product *p, const char *at, size_t c) {
+    const bool high = p->bits == 4 && c % PN_KV_RUN_PIECE >= PN_KV_RUN_PIECE / 2;
+    if (p->bits == 4) at = at - c % PN_KV_RUN_PIECE / 2 + c % (PN_KV_RUN_PIECE / 2); /* two share a byte */
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)at);
+    if (high) bytes = _mm_srli_epi16(bytes, 4);
+    if (p->bits == 4) bytes = _mm_and_si128(bytes, _mm_set1_epi8(15));
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+}
+
+/* Eight elements, or the first n < 8, of which there are none of codes. */
 PN_AVX2_INLINE __m256 load_b(const struct product *p, size_t i, size_t c, size_t n) {
-    const void *at = p->b + b_bytes(p, i * p->b_stride + c);
-    if (n == 8) return p->half ? pn_load_half(at) : _mm256_loadu_ps(at);
-    return p->half ? pn_load_half_tail(at, n) : pn_load_tail(at, n);
+    const char *at = p->b + b_bytes(p, i * p->b_stride + c);
+    if (p->bits < 16) return load_codes(p, at, c);
+    if (n == 8)
+        return p->bits == 16 ? pn_load_half((const uint16_t *)(const void *)at)
+                             : _mm256_loadu_ps((const float *)(const void *)at);
+    return p->bits == 16 ? pn_load_half_tail((const uint16_t *)(const void *)at, n)
+                         : pn_load_tail((const float *)(const void *)at, n);
 }
 
 /* Into L2, which waits for more lines at once than L1. */
@@ -151,21 +167,35 @@ PN_AVX2_INLINE void strips(struct product p) {
 /* One function for each, so that what differs is constant in it. */
 static void strips_of_floats(const struct product *p) {
     struct product floats = *p;
-    floats.half = false;
+    floats.bits = 32;
     floats.in_step = true;
     strips(floats);
 }
 
 static void strips_of_halves(const struct product *p) {
     struct product halves = *p;
-    halves.half = true;
+    halves.bits = 16;
     halves.in_step = true;
     strips(halves);
 }
 
+static void strips_of_bytes(const struct product *p) {
+    struct product bytes = *p;
+    bytes.bits = 8;
+    bytes.in_step = true;
+    strips(bytes);
+}
+
+static void strips_of_nibbles(const struct product *p) {
+    struct product nibbles = *p;
+    nibbles.bits = 4;
+    nibbles.in_step = true;
+    strips(nibbles);
+}
+
 static void strips_of_buffer(const struct product *p) {
     struct product floats = *p;
-    floats.half = false;
+    floats.bits = 32;
     floats.in_step = false;
     floats.b_stride = CHUNK;
     strips(floats);
@@ -197,7 +227,7 @@ PN_AVX2_INLINE void multiply(const struct product *whole) {
             p.add = whole->add || i > 0;
             if (p.n_row > FEW_ROWS)
                 many_rows(p);
-            else if (p.half)
+            else if (p.bits == 16)
                 strips_of_halves(&p);
             else
                 strips_of_floats(&p);
@@ -206,7 +236,7 @@ PN_AVX2_INLINE void multiply(const struct product *whole) {
     }
 }
 
-PN_AVX2_INLINE void attn_scores(const float *q, size_t n_row, const void *keys, bool half, size_t dim,
+PN_AVX2_INLINE void attn_scores(const float *q, size_t n_row, const void *keys, int bits, size_t dim,
                                 float *scores, const void *ahead) {
     struct product p = {.a = q,
                         .b = keys,
@@ -217,13 +247,13 @@ PN_AVX2_INLINE void attn_scores(const float *q, size_t n_row, const void *keys, 
                         .n_row = n_row,
                         .k = dim,
                         .n = PN_ATTN_KEYS,
-                        .half = half,
+                        .bits = bits,
                         .ahead = ahead};
     if (dim == 0) memset(scores, 0, n_row * PN_ATTN_KEYS * sizeof *scores);
     multiply(&p);
 }
 
-PN_AVX2_INLINE void attn_mix(const float *weights, size_t n_row, const void *values, bool half, size_t n_key,
+PN_AVX2_INLINE void attn_mix(const float *weights, size_t n_row, const void *values, int bits, size_t n_key,
                              size_t dim, float *acc, const void *ahead) {
     struct product p = {.a = weights,
                         .b = values,
@@ -234,7 +264,7 @@ PN_AVX2_INLINE void attn_mix(const float *weights, size_t n_row, const void *val
                         .n_row = n_row,
                         .k = n_key,
                         .n = dim,
-                        .half = half,
+                        .bits = bits,
                         .add = true,
                         .ahead = ahead};
     multiply(&p);
@@ -242,20 +272,56 @@ PN_AVX2_INLINE void attn_mix(const float *weights, size_t n_row, const void *val
 
 void pn_attn_scores_f16_avx2(const float *q, size_t n_row, const uint16_t *keys, size_t dim, float *scores,
                              const void *ahead) {
-    attn_scores(q, n_row, keys, true, dim, scores, ahead);
+    attn_scores(q, n_row, keys, 16, dim, scores, ahead);
 }
 
 void pn_attn_scores_f32_avx2(const float *q, size_t n_row, const float *keys, size_t dim, float *scores,
                              const void *ahead) {
-    attn_scores(q, n_row, keys, false, dim, scores, ahead);
+    attn_scores(q, n_row, keys, 32, dim, scores, ahead);
 }
 
 void pn_attn_mix_f16_avx2(const float *p, size_t n_row, const uint16_t *values, size_t n_key, size_t dim,
                           float *acc, const void *ahead) {
-    attn_mix(p, n_row, values, true, n_key, dim, acc, ahead);
+    attn_mix(p, n_row, values, 16, n_key, dim, acc, ahead);
 }
 
 void pn_attn_mix_f32_avx2(const float *p, size_t n_row, const float *values, size_t n_key, size_t dim,
                           float *acc, const void *ahead) {
-    attn_mix(p, n_row, values, false, n_key, dim, acc, ahead);
+    attn_mix(p, n_row, values, 32, n_key, dim, acc, ahead);
 }
+
+/* ---- codes ---- */
+
+/* Rows of other widths than CHUNK are converted one code at a time. */
+static void multiply_odd_codes(const pn_coded_product *coded, struct product p) {
+    _Alignas(64) float buffer[CHUNK * CHUNK];
+    for (size_t i = 0; i < p.k; i++)
+        pn_coded_decode(coded->codes + i * coded->row_bytes, p.n, coded->bits, buffer + i * CHUNK);
+    p.b = (const char *)buffer;
+    strips_of_buffer(&p);
+}
+
+static void multiply_codes(const pn_coded_product *coded) {
+    struct product p = {.a = coded->a,
+                        .b = (const char *)coded->codes,
+                        .out = coded->out,
+                        .a_stride = PN_CODED_CHUNK,
+                        .b_stride = coded->row_bytes * 8 / (size_t)coded->bits,
+                        .out_stride = coded->out_stride,
+                        .n_row = coded->n_row,
+                        .k = coded->k,
+                        .n = coded->n,
+                        .bits = coded->bits,
+                        .add = true};
+    if (coded->ahead) prefetch(coded->ahead, coded->burst);
+    if (p.n != CHUNK)
+        multiply_odd_codes(coded, p);
+    else if (p.n_row > FEW_ROWS)
+        many_rows(p);
+    else if (p.bits == 8)
+        strips_of_bytes(&p);
+    else
+        strips_of_nibbles(&p);
+}
+
+PN_CODED_SLOTS(avx2)

@@ -7,6 +7,9 @@ void pn_kernels_fill_avx2(pn_kernels *table) {
     table->attn_softmax = pn_attn_softmax_avx2;
     table->attn_mix_f16 = pn_attn_mix_f16_avx2;
     table->attn_mix_f32 = pn_attn_mix_f32_avx2;
+    table->attn_scores_coded = pn_attn_scores_coded_avx2;
+    table->attn_mix_coded = pn_attn_mix_coded_avx2;
+    table->kv_pack = pn_kv_pack_avx2;
     table->max_f32 = pn_max_f32_avx2;
     table->exp_sum_f32 = pn_exp_sum_f32_avx2;
     table->rms_norm_f32 = pn_rms_norm_f32_avx2;
