@@ -33,7 +33,7 @@ static const cli_option options[] = {
     {CLI_GROUP, .help = "machine"},
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
-    {CLI_CHOICE, 0, "kv-type", "f16|f32", AT(kv_type), 0, 0, "number type of the KV cache (default f16)"},
+    {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
     {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
     {CLI_GROUP, .help = "output"},
     {CLI_ON, 0, "json", NULL, AT(json), 0, 0, "one JSON object"},

@@ -74,7 +74,7 @@ static const cli_option options[] = {
      "a chat /tier changes it"},
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
-    {CLI_CHOICE, 0, "kv-type", "f16|f32", AT(kv_type), 0, 0, "number type of the KV cache (default f16)"},
+    {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
     {CLI_CHOICE, 0, "overflow", "error|slide", AT(overflow), 0, 0,
      "when the context is full: refuse and end (error, the default), or cut out the text between the system "
      "message and what was said last, and say so (slide)"},

@@ -23,6 +23,12 @@ typedef struct runner {
 #define RUNNER_THREADS_DECODE_HELP                                                                           \
     "threads that generate, where they are not to be as many as read the prompt"
 
+/* The option --kv-type, in the order of pn_kv_type. */
+#define RUNNER_KV_TYPES "f16|f32|q8|q4|k8v4"
+#define RUNNER_KV_TYPES_HELP                                                                                 \
+    "what keys and values are kept as: f16 (default), f32, or codes of 8 bits (q8), 4 bits (q4), or 8 for "  \
+    "keys and 4 for values (k8v4)"
+
 /* The option --precision, in the order of pn_precision, and the name of what was chosen. */
 #define RUNNER_PRECISIONS "high|exact|fast"
 #define RUNNER_PRECISION_HELP                                                                                \

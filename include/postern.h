@@ -126,7 +126,16 @@ typedef struct pn_model_info {
 } pn_model_info;
 PN_API void pn_model_get_info(const pn_model *model, pn_model_info *out);
 
-typedef enum pn_kv_type { PN_KV_F16 = 0, PN_KV_F32, PN_KV_TYPE_COUNT } pn_kv_type;
+/* What keys and values are kept as. With fewer bits, the tokens of the block of 64 at hand are halves, and
+   the block is packed once it is full; so is the first block of all where values have 4 bits. */
+typedef enum pn_kv_type {
+    PN_KV_F16 = 0,
+    PN_KV_F32,
+    PN_KV_Q8,   /* 8.5 bits */
+    PN_KV_Q4,   /* 4.5 bits */
+    PN_KV_K8V4, /* keys of 8.5, values of 4.5 bits */
+    PN_KV_TYPE_COUNT
+} pn_kv_type;
 
 /* Bytes that decoding one token reads after `depth` others: all weights once, and the keys and values in
  * reach. */

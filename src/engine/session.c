@@ -32,8 +32,14 @@ static pn_status complete_options(const pn_model *model, const pn_session_option
         return pn_fail(err, PN_ERR_ARGUMENT,
                        "a prefill chunk of %d tokens was asked for: 1 to %d are possible", o.n_chunk,
                        MAX_CHUNK);
-    if (o.kv_type != PN_KV_F16 && o.kv_type != PN_KV_F32)
+    if (o.kv_type < PN_KV_F16 || o.kv_type >= PN_KV_TYPE_COUNT)
         return pn_fail(err, PN_ERR_ARGUMENT, "KV type %d is not known", (int)o.kv_type);
+    if (!pn_kv_type_fits(o.kv_type, (size_t)model->info.head_dim))
+        return pn_fail(
+            err, PN_ERR_UNSUPPORTED,
+            "keys and values of fewer bits need heads of a size that an even number of 8 to 64 divides: "
+            "this model's have %d",
+            model->info.head_dim);
     if (o.precision < PN_PRECISION_HIGH || o.precision > PN_PRECISION_FAST)
         return pn_fail(err, PN_ERR_ARGUMENT, "precision %d is not known", (int)o.precision);
     if (o.lookup < PN_LOOKUP_AUTO || o.lookup > PN_LOOKUP_ON)

@@ -22,9 +22,8 @@ static bool has_layers(const pn_kv_store *store, int lane) {
 
 uint64_t pn_kv_token_bytes(const pn_kv_shape *shape) {
     const size_t dim = (size_t)shape->head_dim;
-    return (pn_kv_run_bytes(pn_kv_key_type(shape->type), dim) +
-            pn_kv_run_bytes(pn_kv_value_type(shape->type), dim)) /
-           PN_KV_BLOCK * (uint64_t)shape->n_head_kv * (uint64_t)shape->n_layer;
+    return (pn_kv_key_bytes(shape->type, dim) + pn_kv_value_bytes(shape->type, dim)) / PN_KV_BLOCK *
+           (uint64_t)shape->n_head_kv * (uint64_t)shape->n_layer;
 }
 
 #define TABLE_BYTES (PN_KV_LANES * sizeof(pn_kv_entry) + 2 * sizeof(pn_prefix_node *)) /* per block */
@@ -381,6 +380,28 @@ size_t pn_kv_truncate(pn_kv *kv, size_t n) {
 }
 
 /* ---- reading and writing ---- */
+
+size_t pn_kv_n_filled(const pn_kv *kv, size_t n) {
+    const pn_kv_type type = kv->store->shape.type;
+    return type == fresh_type(kv) ? 0 : (kv->n_tokens + n) / PN_KV_BLOCK - kv->n_tokens / PN_KV_BLOCK;
+}
+
+void pn_kv_pack(const pn_kv *kv, const pn_kernels *kernels, int layer, int head, size_t i) {
+    const pn_kv_store *store = kv->store;
+    const pn_kv_place *from = &store->layouts[fresh_type(kv)].places[layer];
+    const pn_kv_place *to = &store->layouts[store->shape.type].places[layer];
+    const pn_kv_entry *entry = &kv->entries[from->lane][kv->n_tokens / PN_KV_BLOCK + i];
+    const size_t dim = (size_t)store->shape.head_dim, h = (size_t)head;
+    if (!entry->kept) return; /* stays as it is */
+    const uint16_t *keys =
+        (const uint16_t *)(const void *)(entry->fresh->data + from->keys + h * from->key_bytes);
+    const uint16_t *values =
+        (const uint16_t *)(const void *)(entry->fresh->data + from->values + h * from->value_bytes);
+    kernels->kv_pack(keys, pn_kv_keys_shape(store->shape.type, dim),
+                     entry->kept->data + to->keys + h * to->key_bytes);
+    kernels->kv_pack(values, pn_kv_values_shape(store->shape.type, dim),
+                     entry->kept->data + to->values + h * to->value_bytes);
+}
 
 pn_kv_runs pn_kv_runs_of(const pn_kv *kv, int layer, int head, size_t block, size_t query_block) {
     const pn_kv_lane lane = kv->store->layouts[kv->store->shape.type].places[layer].lane;

@@ -80,6 +80,12 @@ void pn_kv_write(pn_kv *kv, const pn_kernels *kernels, int layer, int head, size
    would be waited for alone. */
 void pn_kv_expect_write(const pn_kv *kv, int layer, int head, size_t position);
 
+/* How many blocks the next n positions, which are reserved, fill up that are then of another type. */
+size_t pn_kv_n_filled(const pn_kv *kv, size_t n);
+/* Makes the keys and values of one layer and head in the i-th of them what is kept, once they are all written
+   and before they are committed. */
+void pn_kv_pack(const pn_kv *kv, const pn_kernels *kernels, int layer, int head, size_t i);
+
 /* Bytes of the blocks that this timeline holds, alone or with others. */
 uint64_t pn_kv_bytes(const pn_kv *kv);
 

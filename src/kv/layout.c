@@ -3,24 +3,51 @@
 
 #include "base/mem.h"
 
-size_t pn_kv_run_bytes(pn_kv_type type, size_t head_dim) {
-    return PN_KV_BLOCK * head_dim * (type == PN_KV_F32 ? sizeof(float) : sizeof(uint16_t));
-}
-
 pn_kv_type pn_kv_fresh_type(pn_kv_type type) {
     return type == PN_KV_F32 ? PN_KV_F32 : PN_KV_F16;
 }
 
 pn_kv_type pn_kv_key_type(pn_kv_type type) {
-    return type;
+    return type == PN_KV_K8V4 ? PN_KV_Q8 : type;
 }
 
 pn_kv_type pn_kv_value_type(pn_kv_type type) {
-    return type;
+    return type == PN_KV_K8V4 ? PN_KV_Q4 : type;
+}
+
+int pn_kv_code_bits(pn_kv_type type) {
+    return type == PN_KV_Q8 ? 8 : type == PN_KV_Q4 ? 4 : 0;
 }
 
 bool pn_kv_keeps_first(pn_kv_type type) {
-    return pn_kv_value_type(type) != pn_kv_fresh_type(type);
+    return pn_kv_value_type(type) == PN_KV_Q4;
+}
+
+bool pn_kv_type_fits(pn_kv_type type, size_t head_dim) {
+    return pn_kv_fresh_type(type) == type || pn_kv_run_group(head_dim) > 0;
+}
+
+pn_kv_run_shape pn_kv_keys_shape(pn_kv_type type, size_t head_dim) {
+    return (pn_kv_run_shape){head_dim, PN_KV_BLOCK, pn_kv_code_bits(pn_kv_key_type(type))};
+}
+
+pn_kv_run_shape pn_kv_values_shape(pn_kv_type type, size_t head_dim) {
+    const size_t group = pn_kv_run_group(head_dim);
+    return (pn_kv_run_shape){group ? PN_KV_BLOCK * (head_dim / group) : 0, group,
+                             pn_kv_code_bits(pn_kv_value_type(type))};
+}
+
+static size_t run_bytes(pn_kv_run_shape shape, pn_kv_type type, size_t head_dim) {
+    if (shape.bits > 0) return pn_kv_run_size(&shape);
+    return PN_KV_BLOCK * head_dim * (type == PN_KV_F32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+size_t pn_kv_key_bytes(pn_kv_type type, size_t head_dim) {
+    return run_bytes(pn_kv_keys_shape(type, head_dim), type, head_dim);
+}
+
+size_t pn_kv_value_bytes(pn_kv_type type, size_t head_dim) {
+    return run_bytes(pn_kv_values_shape(type, head_dim), type, head_dim);
 }
 
 static size_t n_layers_of(const pn_kv_shape *shape, pn_kv_lane lane) {
@@ -32,8 +59,7 @@ static size_t n_layers_of(const pn_kv_shape *shape, pn_kv_lane lane) {
 
 bool pn_kv_block_bytes(const pn_kv_shape *shape, pn_kv_lane lane, pn_kv_type type, uint64_t *out) {
     const size_t dim = (size_t)shape->head_dim;
-    uint64_t bytes =
-        pn_kv_run_bytes(pn_kv_key_type(type), dim) + pn_kv_run_bytes(pn_kv_value_type(type), dim);
+    uint64_t bytes = pn_kv_key_bytes(type, dim) + pn_kv_value_bytes(type, dim);
     return pn_mul_u64(bytes, n_layers_of(shape, lane), &bytes) &&
            pn_mul_u64(bytes, (uint64_t)shape->n_head_kv, out);
 }
@@ -54,8 +80,8 @@ pn_status pn_kv_layout_init(pn_kv_layout *layout, const pn_kv_shape *shape, pn_k
         size_t *at = &end[p->lane];
         p->key_type = pn_kv_key_type(type);
         p->value_type = pn_kv_value_type(type);
-        p->key_bytes = pn_kv_run_bytes(p->key_type, dim);
-        p->value_bytes = pn_kv_run_bytes(p->value_type, dim);
+        p->key_bytes = pn_kv_key_bytes(type, dim);
+        p->value_bytes = pn_kv_value_bytes(type, dim);
         p->keys = *at;
         p->values = p->keys + n_head * p->key_bytes;
         *at = p->values + n_head * p->value_bytes;

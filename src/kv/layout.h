@@ -45,11 +45,19 @@ typedef struct pn_kv_layout {
     uint64_t block_bytes[PN_KV_LANES];
 } pn_kv_layout;
 
-/* Bytes of the run of one head's keys or values. */
-size_t pn_kv_run_bytes(pn_kv_type type, size_t head_dim);
-/* What the keys and the values of a block are. */
+/* What the keys and the values of a block are: F16, F32, Q8 or Q4. */
 pn_kv_type pn_kv_key_type(pn_kv_type type);
 pn_kv_type pn_kv_value_type(pn_kv_type type);
+/* Bits of a code; 0 for halves and floats. */
+int pn_kv_code_bits(pn_kv_type type);
+/* Of the run of one head's keys or values of a block of the type, in codes. */
+pn_kv_run_shape pn_kv_keys_shape(pn_kv_type type, size_t head_dim);
+pn_kv_run_shape pn_kv_values_shape(pn_kv_type type, size_t head_dim);
+/* Its bytes. */
+size_t pn_kv_key_bytes(pn_kv_type type, size_t head_dim);
+size_t pn_kv_value_bytes(pn_kv_type type, size_t head_dim);
+/* Whether heads of the size can be of the type. */
+bool pn_kv_type_fits(pn_kv_type type, size_t head_dim);
 /* The type of blocks that are being filled. */
 pn_kv_type pn_kv_fresh_type(pn_kv_type type);
 /* Whether the block with the first positions, on which much attention rests (Xiao et al., "Efficient

@@ -112,6 +112,7 @@ static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
                         .n_tok = p->n_tok,
                         .kv = p->f->kv};
     pn_ops_rope_and_store(&p->ops, &rope);
+    pn_ops_pack_kv(&p->ops, p->f->kv, layer, p->n_tok);
     lap(p, PN_OP_ROPE);
     pn_attention_job attention = {.q = s->q,
                                   .out = s->attended,

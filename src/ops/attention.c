@@ -172,9 +172,12 @@ static void add_rows(const struct tile *t, const struct work *w, const struct st
     if (runs->value_type == PN_KV_F16)
         w->kernels->attn_mix_f16(scores + keys.begin, n, (const uint16_t *)runs->values + keys.begin * t->dim,
                                  n_key, t->dim, acc, next);
-    else
+    else if (runs->value_type == PN_KV_F32)
         w->kernels->attn_mix_f32(scores + keys.begin, n, (const float *)runs->values + keys.begin * t->dim,
                                  n_key, t->dim, acc, next);
+    else
+        w->kernels->attn_mix_coded(scores, n, runs->values, pn_kv_code_bits(runs->value_type), keys.begin,
+                                   n_key, t->dim, acc, next);
 }
 
 /* As the queries of the tile, which are all of one block, see them. */
@@ -195,8 +198,11 @@ static void add_block(const struct tile *t, const struct work *w, const struct s
     const void *next = keys_after(t, kv_head, block);
     if (runs.key_type == PN_KV_F16)
         w->kernels->attn_scores_f16(w->q, t->n_row, runs.keys, t->dim, w->scores, runs.values);
-    else
+    else if (runs.key_type == PN_KV_F32)
         w->kernels->attn_scores_f32(w->q, t->n_row, runs.keys, t->dim, w->scores, runs.values);
+    else
+        w->kernels->attn_scores_coded(w->q, t->n_row, runs.keys, pn_kv_code_bits(runs.key_type), t->dim,
+                                      w->scores, runs.values);
     struct range first = visible_keys(t, 0, block), last = visible_keys(t, t->n_tok - 1, block);
     if (first.begin == last.begin && first.end == last.end) {
         add_rows(t, w, s, 0, t->n_row, first, &runs, next);

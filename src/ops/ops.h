@@ -132,6 +132,9 @@ typedef struct pn_rope_job {
 } pn_rope_job;
 void pn_ops_rope_and_store(const pn_ops *ops, const pn_rope_job *job);
 
+/* Packs what the next n_tok positions of a cache, which this layer has written, fill up. */
+void pn_ops_pack_kv(const pn_ops *ops, const pn_kv *kv, int layer, size_t n_tok);
+
 /* out [n_tok, n_head, head_dim]: causal attention of a batch at `position` over the cache, which already
    holds the batch's own keys and values. With a window w > 0 a query sees the w newest positions up to its
    own. Softmax is taken online over blocks of keys (Milakov and Gimelshein, 2018; Dao et al., 2022) and runs

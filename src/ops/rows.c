@@ -83,3 +83,24 @@ void pn_ops_rope_and_store(const pn_ops *ops, const pn_rope_job *job) {
     struct rope r = {.kernels = ops->kernels, .job = job};
     pn_ops_run(ops, rope_units, &r, job->n_tok * (size_t)job->kv->store->shape.n_head_kv, GRAIN);
 }
+
+struct packing {
+    const pn_kernels *kernels;
+    const pn_kv *kv;
+    int layer;
+};
+
+/* A unit is one head of one block. */
+static void pack_units(void *arg, size_t begin, size_t end, int worker) {
+    (void)worker;
+    const struct packing *p = arg;
+    const size_t n_head = (size_t)p->kv->store->shape.n_head_kv;
+    for (size_t unit = begin; unit < end; unit++)
+        pn_kv_pack(p->kv, p->kernels, p->layer, (int)(unit % n_head), unit / n_head);
+}
+
+void pn_ops_pack_kv(const pn_ops *ops, const pn_kv *kv, int layer, size_t n_tok) {
+    struct packing p = {ops->kernels, kv, layer};
+    const size_t n = pn_kv_n_filled(kv, n_tok);
+    if (n > 0) pn_ops_run(ops, pack_units, &p, n * (size_t)kv->store->shape.n_head_kv, 1);
+}

@@ -38,6 +38,9 @@ static pn_kv filled_cache(pn_kv_type type) {
     for (size_t p = 0; p < N_POS; p++)
         for (int head = 0; head < N_HEAD_KV; head++)
             pn_kv_write(&kv, pn_kernels_host(), LAYER, head, p, keys[p][head], values[p][head]);
+    for (size_t i = 0; i < pn_kv_n_filled(&kv, N_POS); i++)
+        for (int head = 0; head < N_HEAD_KV; head++)
+            pn_kv_pack(&kv, pn_kernels_host(), LAYER, head, i);
     pn_kv_commit(&kv, N_POS);
     return kv;
 }
@@ -111,6 +114,9 @@ static void attention_matches_a_plain_softmax(void **state) {
     for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         check_all_positions(PN_KV_F32, windows[i], 2e-6);
         check_all_positions(PN_KV_F16, windows[i], 2e-3);
+        check_all_positions(PN_KV_Q8, windows[i], 2e-2);
+        check_all_positions(PN_KV_K8V4, windows[i], 0.1);
+        check_all_positions(PN_KV_Q4, windows[i], 0.3);
     }
 }
 

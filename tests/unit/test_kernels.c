@@ -478,8 +478,8 @@ static const kernel_slot slots[] = {
 
 /* Checked by test_kernels_coded.c and test_kernels_attention.c. */
 static const char *const elsewhere[] = {
-    "quantise",        "matmul_codes", "codes_to_f32", "join_split",   "attn_scores_f16",
-    "attn_scores_f32", "attn_softmax", "attn_mix_f16", "attn_mix_f32",
+    "quantise",     "matmul_codes", "codes_to_f32", "join_split",        "attn_scores_f16", "attn_scores_f32",
+    "attn_softmax", "attn_mix_f16", "attn_mix_f32", "attn_scores_coded", "attn_mix_coded",  "kv_pack",
 };
 
 static bool is_checked(const char *name) {

@@ -124,7 +124,7 @@ static void check_sequence(pn_session *session, const json_t *sequence, size_t n
 static pn_session *open_session(pn_model *model, pn_session_options options) {
     pn_session *session = NULL;
     pn_error err;
-    options.n_ctx = 1024;
+    if (options.n_ctx == 0) options.n_ctx = 1024;
     if (pn_session_create(model, &options, &session, &err) != PN_OK) fail_msg("%s", err.message);
     return session;
 }
@@ -309,6 +309,83 @@ static void greedy_text_is_the_reference_text_and_one_in_every_way_of_running(vo
     }
 }
 
+/* ---- one text in every way that keys and values come about ---- */
+
+static const size_t lengths[] = {1, 31, 32, 33, 511, 512, 513, 2000};
+#define N_LENGTHS (sizeof lengths / sizeof lengths[0])
+
+/* A text of the model's own tokens, without much sense. */
+static int32_t *long_text(const pn_model *model, size_t n) {
+    pn_model_info info;
+    pn_model_get_info(model, &info);
+    int32_t *tokens = malloc(n * sizeof *tokens);
+    uint32_t state = 7;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        tokens[i] = i > 40 && state % 4 == 0 ? tokens[i - 40] : (int32_t)(1000 + (state >> 8) % 20000);
+    }
+    return tokens;
+}
+
+static void sync_to(pn_session *session, const int32_t *tokens, size_t n, size_t least_reused) {
+    pn_session_stats stats;
+    pn_error err;
+    if (pn_session_sync(session, tokens, n, NULL, NULL, &err) != PN_OK) fail_msg("%s", err.message);
+    pn_session_get_stats(session, &stats);
+    assert_true(stats.n_reused >= least_reused);
+}
+
+static void same_logits(pn_session *session, const float *want, size_t n_vocab, pn_kv_type type, size_t n,
+                        const char *way) {
+    if (memcmp(pn_session_logits(session), want, n_vocab * sizeof *want) != 0)
+        fail_msg("KV type %d, %zu tokens, %s: other logits", (int)type, n, way);
+}
+
+/* Growing from length to length; all at once in odd chunks; cut back again and again; from another session.
+ */
+static void check_lengths(pn_model *model, const int32_t *tokens, pn_kv_type type) {
+    pn_model_info info;
+    pn_model_get_info(model, &info);
+    const size_t n_vocab = (size_t)info.n_vocab, last = lengths[N_LENGTHS - 1];
+    const pn_session_options even = {.n_ctx = (int)last, .n_chunk = 256, .kv_type = type},
+                             odd = {.n_ctx = (int)last, .n_chunk = 101, .kv_type = type};
+    float *want = malloc(N_LENGTHS * n_vocab * sizeof *want);
+    pn_session *session = open_session(model, even);
+    for (size_t i = 0; i < N_LENGTHS; i++) {
+        sync_to(session, tokens, lengths[i], i > 0 ? lengths[i - 1] : 0);
+        memcpy(want + i * n_vocab, pn_session_logits(session), n_vocab * sizeof *want);
+    }
+    pn_session_free(session); /* and nothing of it is left: the model has no prefix cache */
+    session = open_session(model, odd);
+    for (size_t i = N_LENGTHS; i-- > 0;) {
+        sync_to(session, tokens, lengths[i], 0);
+        same_logits(session, want + i * n_vocab, n_vocab, type, lengths[i], "cut back");
+    }
+    sync_to(session, tokens, 512, 0);
+    pn_session *other = open_session(model, even);
+    sync_to(other, tokens, 513, 448);
+    same_logits(other, want + 6 * n_vocab, n_vocab, type, 513, "from another session");
+    pn_session_free(other);
+    pn_session_free(session);
+    free(want);
+}
+
+static void keys_and_values_are_the_same_in_every_way(void **state) {
+    (void)state;
+    for (size_t m = 0; m < N_MODELS; m++) {
+        const char *path = getenv(models[m].variable);
+        const pn_model_options options = {.n_threads = 2, .prefix_cache = PN_PREFIX_CACHE_OFF};
+        pn_model *model;
+        if (!path || !*path) continue;
+        assert_int_equal(pn_model_open(path, &options, &model, NULL), PN_OK);
+        int32_t *tokens = long_text(model, lengths[N_LENGTHS - 1]);
+        for (int type = 0; type < PN_KV_TYPE_COUNT; type++)
+            check_lengths(model, tokens, (pn_kv_type)type);
+        free(tokens);
+        pn_model_close(model);
+    }
+}
+
 int main(void) {
     size_t n_named = 0;
     for (size_t m = 0; m < N_MODELS; m++) {
@@ -321,6 +398,7 @@ int main(void) {
         cmocka_unit_test(logits_match_the_reference),
         cmocka_unit_test(quantised_inputs_stay_close_to_floats),
         cmocka_unit_test(greedy_text_is_the_reference_text_and_one_in_every_way_of_running),
+        cmocka_unit_test(keys_and_values_are_the_same_in_every_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
