@@ -18,8 +18,8 @@
 
 enum {
     PN_CODED_CHUNK = 64, /* rows of codes that are multiplied at a time, and columns at most */
-    PN_CODED_ROWS = 64,  /* queries at a time: their factors are 16 KiB */
     PN_CODED_LANES = 8,
+    PN_CODED_ROWS = 64,  /* queries at a time: their factors are 16 KiB */
     PN_CODED_GROUPS = 32 /* groups of a value at most */
 };
 
@@ -83,17 +83,20 @@ PN_CODED_INLINE void pn_coded_fold(const float *a, const float *b, size_t n, flo
         out[i] = a[i] * b[i];
 }
 
-/* out[i] += x */
-PN_CODED_INLINE void pn_coded_add(float *out, float x, size_t n) {
+/* out[i] += x; from 0 where it is new. */
+PN_CODED_INLINE void pn_coded_add(float *out, float x, size_t n, bool new) {
     size_t i = 0;
     for (; i + PN_CODED_LANES <= n; i += PN_CODED_LANES) {
         pn_coded_vector v;
-        memcpy(&v, out + i, sizeof v);
+        if (new)
+            v = (pn_coded_vector){0};
+        else
+            memcpy(&v, out + i, sizeof v);
         v += x;
         memcpy(out + i, &v, sizeof v);
     }
     for (; i < n; i++)
-        out[i] += x;
+        out[i] = (new ? 0.0f : out[i]) + x;
 }
 
 /* Halves [n_key, n_group] as floats [n_group][PN_ATTN_KEYS]. */
@@ -130,8 +133,7 @@ PN_CODED_INLINE void pn_coded_scores(const float *q, size_t n_row, const void *r
             for (size_t r = 0; r < n; r++) {
                 const float *x = q + (first + r) * dim + d;
                 const float base = pn_coded_dot(x, min, k);
-                if (d == 0) memset(out + r * PN_ATTN_KEYS, 0, PN_ATTN_KEYS * sizeof *out);
-                pn_coded_add(out + r * PN_ATTN_KEYS, base, PN_ATTN_KEYS);
+                pn_coded_add(out + r * PN_ATTN_KEYS, base, PN_ATTN_KEYS, d == 0);
                 pn_coded_fold(x, factor, k, a + r * PN_CODED_CHUNK);
             }
             const pn_coded_product p = {.a = a,
@@ -171,7 +173,7 @@ PN_CODED_INLINE void pn_coded_mix(const float *weights, size_t n_row, const void
             for (size_t r = 0; r < n; r++) {
                 const float *x = weights + (first + r) * PN_ATTN_KEYS + begin;
                 const float base = pn_coded_dot(x, min + g * PN_ATTN_KEYS, n_key);
-                pn_coded_add(out + r * dim, base, group);
+                pn_coded_add(out + r * dim, base, group, false);
                 pn_coded_fold(x, factor + g * PN_ATTN_KEYS, n_key, a + r * PN_CODED_CHUNK);
             }
             const size_t share = PN_ATTN_KEYS * row_bytes / n_group;

@@ -313,15 +313,19 @@ static void multiply_codes(const pn_coded_product *coded) {
                         .n = coded->n,
                         .bits = coded->bits,
                         .add = true};
+    if (p.n == CHUNK && p.n_row <= FEW_ROWS) {
+        p.ahead = coded->ahead;
+        if (p.bits == 8)
+            strips_of_bytes(&p);
+        else
+            strips_of_nibbles(&p);
+        return;
+    }
     if (coded->ahead) prefetch(coded->ahead, coded->burst);
-    if (p.n != CHUNK)
-        multiply_odd_codes(coded, p);
-    else if (p.n_row > FEW_ROWS)
+    if (p.n == CHUNK)
         many_rows(p);
-    else if (p.bits == 8)
-        strips_of_bytes(&p);
     else
-        strips_of_nibbles(&p);
+        multiply_odd_codes(coded, p);
 }
 
 PN_CODED_SLOTS(avx2)
