@@ -58,7 +58,7 @@ static void finish_answer(chat_state *chat) {
     if (last->text.len == 0 || last->text.data[last->text.len - 1] != '\n') putchar('\n');
     fflush(stdout);
     conversation_add(chat->conversation, "assistant", last->text.data, last->text.len);
-    runner_note_cut(chat->runner, last);
+    runner_note_pressure(chat->runner, last);
     if (last->finish == PN_FINISH_CANCELLED)
         note("(stopped; the part above stays in the conversation)");
     else if (last->finish == PN_FINISH_LENGTH && context_is_full(chat) && !slides(chat))

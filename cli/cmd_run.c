@@ -23,6 +23,7 @@ typedef struct run_args {
     cli_biases logit_bias;
     cli_seed seed;
     const char *tier;
+    uint64_t kv_quota;
     int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup, overflow;
     bool json, stats, verbose;
 } run_args;
@@ -75,6 +76,10 @@ static const cli_option options[] = {
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
+    {CLI_BYTES, 0, "kv-quota", "SIZE", AT(kv_quota), 0, 0,
+     "most memory for keys and values: when it is used up the older ones are packed to q8, then to q4; the "
+     "context "
+     "is no longer than fits then"},
     {CLI_CHOICE, 0, "overflow", "error|slide", AT(overflow), 0, 0,
      "when the context is full: refuse and end (error, the default), or cut out the text between the system "
      "message and what was said last, and say so (slide)"},
@@ -211,7 +216,7 @@ static int print_answer(const runner *r, const run_args *a, const pn_generate_re
                (result->text.len == 0 || result->text.data[result->text.len - 1] != '\n')) {
         putchar('\n');
     }
-    runner_note_cut(r, result);
+    runner_note_pressure(r, result);
     if (a->stats) runner_print_stats(r, result);
     return cli_finish_output(result->finish == PN_FINISH_CANCELLED ? CLI_INTERRUPTED : CLI_OK);
 }
@@ -258,6 +263,7 @@ static int run_model(const char *path, const run_args *a, const run_input *in) {
     runner r = {.model_options = {.n_threads = a->n_threads, .n_threads_decode = a->n_threads_decode},
                 .session_options = {.n_ctx = a->n_ctx,
                                     .tier = a->tier,
+                                    .kv_bytes = a->kv_quota,
                                     .kv_type = (pn_kv_type)a->kv_type,
                                     .precision = (pn_precision)a->precision,
                                     .lookup = (pn_lookup_mode)a->lookup,

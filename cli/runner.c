@@ -40,6 +40,15 @@ const char *runner_precision_name(pn_precision precision) {
     return names[precision];
 }
 
+const char *runner_kv_type_name(pn_kv_type type) {
+    static const char *const names[] = {[PN_KV_F16] = "f16",
+                                        [PN_KV_F32] = "f32",
+                                        [PN_KV_Q8] = "q8",
+                                        [PN_KV_Q4] = "q4",
+                                        [PN_KV_K8V4] = "k8v4"};
+    return names[type];
+}
+
 static void print_plan(const runner *r, const pn_plan *plan) {
     char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX],
         total[TERM_BYTES_MAX], threads[RUNNER_THREADS_MAX];
@@ -144,15 +153,25 @@ pn_status runner_answer(runner *r, const pn_tokens *prompt, const pn_generate_op
     return status;
 }
 
-void runner_note_cut(const runner *r, const pn_generate_result *result) {
-    if (result->n_slides == 0) return;
+static void note_cut(const runner *r, const pn_generate_result *result) {
     pn_session_stats stats;
     pn_session_get_stats(r->session, &stats);
-    fflush(stdout);
     fprintf(stderr,
-            "%s(the context of %d tokens is full: tokens %zu to %zu were cut out, the model sees them no "
-            "more)%s\n",
-            term_dim(stderr), stats.n_ctx, result->cut_from + 1, result->cut_to, term_plain(stderr));
+            "(the context of %d tokens is full: tokens %zu to %zu were cut out, the model sees them no more)",
+            stats.n_ctx, result->cut_from + 1, result->cut_to);
+}
+
+void runner_note_pressure(const runner *r, const pn_generate_result *result) {
+    if (result->n_slides == 0 && result->n_step_downs == 0) return;
+    fflush(stdout);
+    fputs(term_dim(stderr), stderr);
+    if (result->n_slides > 0) note_cut(r, result);
+    if (result->n_slides > 0 && result->n_step_downs > 0) fputc('\n', stderr);
+    if (result->n_step_downs > 0)
+        fprintf(stderr,
+                "(the quota of keys and values is used up: those of the first %zu tokens were packed to %s)",
+                result->n_stepped, runner_kv_type_name(result->kv_type));
+    fprintf(stderr, "%s\n", term_plain(stderr));
 }
 
 static double rate(size_t n, double seconds) {
@@ -180,9 +199,10 @@ void runner_print_stats(const runner *r, const pn_generate_result *result) {
         fprintf(stderr, "lookup   %zu of %zu guessed tokens were right; it pays from %.1f per step on\n",
                 result->n_accepted, result->n_drafted, result->lookup_break_even);
     fprintf(stderr, "context  %zu of %d tokens\n", stats.n_tokens, stats.n_ctx);
-    fprintf(stderr, "memory   weights %s, tables %s, KV %s, scratch %s\n",
+    fprintf(stderr, "memory   weights %s, tables %s, KV %s (%s), scratch %s\n",
             term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
-            term_bytes(stats.kv_bytes, kv), term_bytes(stats.scratch_bytes, scratch));
+            term_bytes(stats.kv_bytes, kv), runner_kv_type_name(stats.kv_type),
+            term_bytes(stats.scratch_bytes, scratch));
     fprintf(stderr, "seed     %llu%s\n", (unsigned long long)result->seed, term_plain(stderr));
 }
 
@@ -203,16 +223,19 @@ static json_t *seed_json(uint64_t seed) {
 json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
     const char *name = runner_name(r);
     return json_need(json_pack(
-        "{s:o, s:s, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:f}, "
+        "{s:o, s:s, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:{s:s, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, "
+        "s:{s:I, s:I, s:f}, "
         "s:o, s:s}",
         "text", json_from_text(result->text.data != NULL ? result->text.data : "", result->text.len),
         "finish_reason", finish_name(result->finish), "usage", "prompt_tokens", (json_int_t)result->n_prompt,
         "cached_tokens", (json_int_t)result->n_reused, "completion_tokens", (json_int_t)result->tokens.n,
         "cut", "from", (json_int_t)result->cut_from, "to", (json_int_t)result->cut_to, "slides",
-        (json_int_t)result->n_slides, "seed", seed_json(result->seed), "timings", "load_ms",
-        r->load_seconds * 1e3, "ttft_ms", result->ttft_seconds * 1e3, "prefill_tokens_per_s",
-        runner_prefill_rate(result), "decode_tokens_per_s", runner_decode_rate(result), "lookup",
-        "guessed_tokens", (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted,
-        "break_even", result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
+        (json_int_t)result->n_slides, "kv", "type", runner_kv_type_name(result->kv_type), "step_downs",
+        (json_int_t)result->n_step_downs, "packed_tokens", (json_int_t)result->n_stepped, "seed",
+        seed_json(result->seed), "timings", "load_ms", r->load_seconds * 1e3, "ttft_ms",
+        result->ttft_seconds * 1e3, "prefill_tokens_per_s", runner_prefill_rate(result),
+        "decode_tokens_per_s", runner_decode_rate(result), "lookup", "guessed_tokens",
+        (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted, "break_even",
+        result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
         runner_precision_name(r->session_options.precision)));
 }

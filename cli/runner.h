@@ -36,6 +36,7 @@ typedef struct runner {
     "nothing "                                                                                               \
     "(exact, slow) or 8 bits (fast)"
 const char *runner_precision_name(pn_precision precision);
+const char *runner_kv_type_name(pn_kv_type type);
 
 /* Opens the model at path, which must outlive the runner, by r->model_options. Prints the error and returns
    the exit code. */
@@ -55,8 +56,8 @@ const char *runner_name(const runner *r);
 pn_status runner_answer(runner *r, const pn_tokens *prompt, const pn_generate_options *options, FILE *out,
                         bool once, pn_generate_result *result, pn_error *err);
 
-/* Says on standard error what was cut out of the text, if anything. */
-void runner_note_cut(const runner *r, const pn_generate_result *result);
+/* Says on standard error what was cut out of the text, or packed to fewer bits, if anything. */
+void runner_note_pressure(const runner *r, const pn_generate_result *result);
 
 /* Tokens per second; 0 when nothing was timed. */
 double runner_prefill_rate(const pn_generate_result *result);

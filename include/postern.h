@@ -230,7 +230,10 @@ typedef struct pn_session_options {
     pn_precision precision;
     pn_lookup_mode lookup;
     pn_overflow overflow;
-    const char *tier; /* instead of n_ctx: one of the model's tiers; NULL: none */
+    const char *tier;  /* instead of n_ctx: one of the model's tiers; NULL: none */
+    uint64_t kv_bytes; /* most bytes of keys and values, 0: as many as the context takes. When they are used
+                          up, the full blocks are packed to fewer bits, from F16 to Q8 to Q4; n_ctx is no more
+                          than fits then */
 } pn_session_options;
 
 /* The KV cache grows in blocks as tokens come; scratch is allocated here. options may be NULL. */
@@ -256,6 +259,9 @@ typedef struct pn_session_stats {
     size_t n_prefilled;     /* of the last sync: tokens computed */
     double prefill_seconds; /* of the last sync */
     uint64_t kv_bytes;      /* blocks that this session holds, alone or with others */
+    pn_kv_type kv_type;     /* what full blocks become now */
+    size_t n_step_downs;    /* how often they were packed to fewer bits */
+    size_t n_stepped;       /* tokens whose keys and values the last of these packed */
     uint64_t scratch_bytes;
 } pn_session_stats;
 PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *out);
@@ -562,6 +568,9 @@ typedef struct pn_generate_result {
     size_t cut_from, cut_to; /* tokens of prompt and answer that were cut out, from the first to before the
                                 last: the model does not see them any more; both 0 where nothing was cut */
     size_t n_slides;         /* how often it was cut: before, and in the middle of the answer */
+    size_t n_step_downs;     /* how often keys and values were packed to fewer bits */
+    size_t n_stepped;        /* the first so many tokens, lastly */
+    pn_kv_type kv_type;      /* what they are packed to now */
     double ttft_seconds;     /* from the call to the first token; 0 when there was none */
     double prefill_seconds;  /* n_prefilled tokens */
     double decode_seconds;   /* all tokens after the first */

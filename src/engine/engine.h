@@ -64,6 +64,12 @@ pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_k
                             pn_error *err);
 void pn_model_free_stores(pn_model *model);
 
+/* quota.c: makes n_ctx of completed options no more than fits kv_bytes. PN_ERR_LIMIT: nothing does. */
+pn_status pn_quota_limit(const pn_model *model, pn_session_options *options, pn_error *err);
+/* Packs keys and values to fewer bits until there is room for n tokens within the session's quota, or no type
+   of fewer is left. */
+void pn_quota_keep(pn_session *session, size_t n);
+
 /* tiers.c: the model's tiers, of the options. PN_ERR_ARGUMENT: one has no size or name. */
 pn_status pn_tiers_init(pn_model *model, const pn_model_options *options, pn_error *err);
 /* PN_ERR_ARGUMENT: there is none of the name. */
@@ -110,6 +116,7 @@ struct pn_session {
     struct pn_sampler *sampler;
     atomic_bool cancelled;
     size_t n_reused, n_shared, n_prefilled; /* of the last sync */
+    size_t n_step_downs, n_stepped;         /* pn_session_stats */
     double prefill_seconds;
     bool profiling;
     pn_profile profile;

@@ -151,7 +151,8 @@ static pn_status hand_over(struct answer *a, pn_generate_result *r, pn_error *er
 /* Cancelling in prefill is no failure: the answer is empty and says so. */
 static pn_status run(struct answer *a, const int32_t *prompt, size_t n_prompt, pn_generate_result *r,
                      pn_error *err) {
-    double start = pn_clock_seconds();
+    const double start = pn_clock_seconds();
+    const size_t steps_before = a->session->n_step_downs;
     if (slides(a)) {
         PN_TRY(pn_overflow_keep(a->o->n_keep, a->session->n_ctx, &a->n_keep, err));
         a->cut = pn_overflow_cut(n_prompt, a->n_keep, a->session->n_ctx);
@@ -172,6 +173,9 @@ static pn_status run(struct answer *a, const int32_t *prompt, size_t n_prompt, p
         r->cut_from = a->n_keep;
         r->cut_to = a->n_keep + a->cut;
     }
+    r->n_step_downs = a->session->n_step_downs - steps_before;
+    r->n_stepped = r->n_step_downs > 0 ? a->session->n_stepped : 0;
+    r->kv_type = a->session->kv.type;
     return hand_over(a, r, err);
 }
 

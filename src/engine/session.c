@@ -47,6 +47,8 @@ static pn_status complete_options(const pn_model *model, const pn_session_option
     if (o.overflow < PN_OVERFLOW_ERROR || o.overflow > PN_OVERFLOW_SLIDE)
         return pn_fail(err, PN_ERR_ARGUMENT, "overflow %d is not known", (int)o.overflow);
     if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
+    PN_TRY(pn_quota_limit(model, &o, err));
+    if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
     *out = o;
     return PN_OK;
 }
@@ -67,7 +69,7 @@ static uint64_t kv_bytes_of(const pn_model *model, const pn_session_options *o) 
     const pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o->kv_type);
     uint64_t bytes = UINT64_MAX;
     pn_kv_plan_bytes(&shape, (size_t)o->n_ctx, (size_t)o->n_chunk, &bytes);
-    return bytes;
+    return o->kv_bytes > 0 && o->kv_bytes < bytes ? o->kv_bytes : bytes;
 }
 
 pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
@@ -246,6 +248,9 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
                               .n_prefilled = s->n_prefilled,
                               .prefill_seconds = s->prefill_seconds,
                               .kv_bytes = pn_kv_bytes(&s->kv),
+                              .kv_type = s->kv.type,
+                              .n_step_downs = s->n_step_downs,
+                              .n_stepped = s->n_stepped,
                               .scratch_bytes = scratch + fixed_bytes(s->model, s->options.lookup, s->n_ctx)};
 }
 
@@ -345,6 +350,7 @@ static size_t common_prefix(const pn_session *s, const int32_t *tokens, size_t n
 /* Room for n more tokens. Those before them are there to stay, so that others may have them too. */
 static pn_status grow(pn_session *s, size_t n, pn_error *err) {
     pn_kv_publish(&s->kv, s->tokens);
+    pn_quota_keep(s, s->kv.n_tokens + n);
     return pn_kv_reserve(&s->kv, s->kv.n_tokens + n, err);
 }
 

@@ -19,8 +19,7 @@
 enum {
     PN_CODED_CHUNK = 64, /* rows of codes that are multiplied at a time, and columns at most */
     PN_CODED_LANES = 8,
-    PN_CODED_ROWS = 64,  /* queries at a time: their factors are 16 KiB */
-    PN_CODED_GROUPS = 32 /* groups of a value at most */
+    PN_CODED_ROWS = 64, /* queries at a time: their factors are 16 KiB */
 };
 
 /* out [n_row, n] += a [n_row, k] * codes [k, n]; a has PN_CODED_CHUNK elements from row to row. */
@@ -102,7 +101,7 @@ PN_CODED_INLINE void pn_coded_add(float *out, float x, size_t n, bool new) {
 /* Halves [n_key, n_group] as floats [n_group][PN_ATTN_KEYS]. */
 PN_CODED_INLINE void pn_coded_by_group(const uint16_t *x, size_t n_key, size_t n_group, float *out,
                                        pn_coded_halves halves) {
-    float row[PN_CODED_GROUPS];
+    float row[PN_KV_RUN_MAX_GROUPS];
     if (n_group == 1) {
         halves(x, out, n_key);
         return;
@@ -162,7 +161,7 @@ PN_CODED_INLINE void pn_coded_mix(const float *weights, size_t n_row, const void
     const size_t row_bytes = n_group * pn_kv_run_row_bytes(&shape);
     const uint8_t *codes = run;
     const uint16_t *scales = (const uint16_t *)(const void *)(codes + pn_kv_run_code_bytes(&shape));
-    float factor[PN_ATTN_KEYS * PN_CODED_GROUPS], min[PN_ATTN_KEYS * PN_CODED_GROUPS],
+    float factor[PN_ATTN_KEYS * PN_KV_RUN_MAX_GROUPS], min[PN_ATTN_KEYS * PN_KV_RUN_MAX_GROUPS],
         a[PN_CODED_ROWS * PN_CODED_CHUNK];
     pn_coded_by_group(scales + begin * n_group, n_key, n_group, factor, halves);
     pn_coded_by_group(scales + shape.n_row + begin * n_group, n_key, n_group, min, halves);

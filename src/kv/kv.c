@@ -60,7 +60,8 @@ static pn_status allocate(pn_kv *kv, pn_error *err) {
 }
 
 pn_status pn_kv_init(pn_kv *kv, pn_kv_store *store, size_t max_tokens, size_t n_chunk, pn_error *err) {
-    pn_kv fresh = {.need = pn_kv_need_of(&store->shape, max_tokens, n_chunk),
+    pn_kv fresh = {.type = store->shape.type,
+                   .need = pn_kv_need_of(&store->shape, max_tokens, n_chunk),
                    .cap_blocks = n_blocks_of(max_tokens)};
     PN_TRY(allocate(&fresh, err));
     const pn_status status = pn_kv_store_join(store, &fresh.need, err);
@@ -137,8 +138,7 @@ static size_t first_held(const pn_kv *kv, int lane, size_t position) {
 
 /* Whether a full block stays as it is. */
 static bool stays_fresh(const pn_kv *kv, size_t block) {
-    const pn_kv_type type = kv->store->shape.type;
-    return type == fresh_type(kv) || (block == 0 && pn_kv_keeps_first(type));
+    return kv->type == fresh_type(kv) || (block == 0 && pn_kv_keeps_first(kv->type));
 }
 
 static void drop_from(pn_kv *kv, size_t block) {
@@ -156,7 +156,7 @@ static bool reserve_entry(const pn_kv *kv, int lane, size_t block, size_t n) {
     else if (!pn_kv_block_own(kv->store, &entry->fresh))
         return false;
     if ((block + 1) * PN_KV_BLOCK <= n && !stays_fresh(kv, block) && !entry->kept) {
-        entry->kept = pn_kv_block_take(kv->store, (pn_kv_lane)lane, kv->store->shape.type);
+        entry->kept = pn_kv_block_take(kv->store, (pn_kv_lane)lane, kv->type);
         if (!entry->kept) return false;
     }
     return entry->fresh != NULL;
@@ -248,7 +248,7 @@ static pn_prefix_node *enter(pn_kv *kv, const int32_t *tokens, size_t block) {
 }
 
 void pn_kv_publish(pn_kv *kv, const int32_t *tokens) {
-    if (kv->n_path == kv->n_tokens / PN_KV_BLOCK) return;
+    if (kv->n_path == kv->n_tokens / PN_KV_BLOCK || kv->type != kv->store->shape.type) return;
     pthread_mutex_lock(&kv->store->lock);
     while (kv->n_path < kv->n_tokens / PN_KV_BLOCK) {
         pn_prefix_node *node = enter(kv, tokens, kv->n_path);
@@ -257,6 +257,12 @@ void pn_kv_publish(pn_kv *kv, const int32_t *tokens) {
         set_path(kv, kv->n_path + 1);
     }
     pn_prefix_trim(kv->store);
+    pthread_mutex_unlock(&kv->store->lock);
+}
+
+void pn_kv_unpublish(pn_kv *kv) {
+    pthread_mutex_lock(&kv->store->lock);
+    set_path(kv, 0);
     pthread_mutex_unlock(&kv->store->lock);
 }
 
@@ -354,8 +360,10 @@ static size_t resume(const struct source *s, size_t n) {
 size_t pn_kv_resume(pn_kv *kv, const int32_t *tokens, size_t n, size_t n_own) {
     struct source s = {.kv = kv, .n_own = n_own};
     pthread_mutex_lock(&kv->store->lock);
+    if (n_own == 0) kv->type = kv->store->shape.type; /* a new text */
     const pn_prefix_node *parent = kv->store->root;
-    while (s.n_found < kv->cap_blocks && (s.n_found + 1) * PN_KV_BLOCK <= n) {
+    while (kv->type == kv->store->shape.type && s.n_found < kv->cap_blocks &&
+           (s.n_found + 1) * PN_KV_BLOCK <= n) {
         pn_prefix_node *node = pn_prefix_find(kv->store, parent, tokens + s.n_found * PN_KV_BLOCK);
         if (!node) break;
         kv->found[s.n_found++] = node;
@@ -382,14 +390,13 @@ size_t pn_kv_truncate(pn_kv *kv, size_t n) {
 /* ---- reading and writing ---- */
 
 size_t pn_kv_n_filled(const pn_kv *kv, size_t n) {
-    const pn_kv_type type = kv->store->shape.type;
-    return type == fresh_type(kv) ? 0 : (kv->n_tokens + n) / PN_KV_BLOCK - kv->n_tokens / PN_KV_BLOCK;
+    return kv->type == fresh_type(kv) ? 0 : (kv->n_tokens + n) / PN_KV_BLOCK - kv->n_tokens / PN_KV_BLOCK;
 }
 
 void pn_kv_pack(const pn_kv *kv, const pn_kernels *kernels, int layer, int head, size_t i) {
     const pn_kv_store *store = kv->store;
     const pn_kv_place *from = &store->layouts[fresh_type(kv)].places[layer];
-    const pn_kv_place *to = &store->layouts[store->shape.type].places[layer];
+    const pn_kv_place *to = &store->layouts[kv->type].places[layer];
     const pn_kv_entry *entry = &kv->entries[from->lane][kv->n_tokens / PN_KV_BLOCK + i];
     const size_t dim = (size_t)store->shape.head_dim, h = (size_t)head;
     if (!entry->kept) return; /* stays as it is */
@@ -397,9 +404,8 @@ void pn_kv_pack(const pn_kv *kv, const pn_kernels *kernels, int layer, int head,
         (const uint16_t *)(const void *)(entry->fresh->data + from->keys + h * from->key_bytes);
     const uint16_t *values =
         (const uint16_t *)(const void *)(entry->fresh->data + from->values + h * from->value_bytes);
-    kernels->kv_pack(keys, pn_kv_keys_shape(store->shape.type, dim),
-                     entry->kept->data + to->keys + h * to->key_bytes);
-    kernels->kv_pack(values, pn_kv_values_shape(store->shape.type, dim),
+    kernels->kv_pack(keys, pn_kv_keys_shape(kv->type, dim), entry->kept->data + to->keys + h * to->key_bytes);
+    kernels->kv_pack(values, pn_kv_values_shape(kv->type, dim),
                      entry->kept->data + to->values + h * to->value_bytes);
 }
 

@@ -22,6 +22,7 @@ typedef struct pn_kv_entry {
 
 typedef struct pn_kv {
     pn_kv_store *store;
+    pn_kv_type type; /* of full blocks to come: the store's, or one of fewer bits (step_down.h) */
     pn_kv_need need;
     size_t cap_blocks;
     pn_kv_entry *entries[PN_KV_LANES]; /* [cap_blocks] */
@@ -56,6 +57,9 @@ void pn_kv_commit(pn_kv *kv, size_t n);
 /* Enters full blocks into the tree of prefixes, for other timelines and times: `tokens` are those of the
    timeline. Without memory it does nothing. */
 void pn_kv_publish(pn_kv *kv, const int32_t *tokens);
+
+/* Leaves the tree: what this timeline holds will no longer be what others would have. */
+void pn_kv_unpublish(pn_kv *kv);
 
 /* Makes the timeline a beginning of tokens [n], of which the first n_own are this timeline's own: the longest
    for which its blocks and those of the tree hold all that the next token sees. Returns its length. */

@@ -86,18 +86,19 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* A pass computes n_chunk tokens that begin anywhere in a block, and leaves the last full block fresh too.
+/* A pass computes n_chunk tokens that begin anywhere in a block.
    Before it the windowed lane has the window of its first token, which may begin with the last position of a
    block, and one block more (kv.c). */
 pn_kv_need pn_kv_need_of(const pn_kv_shape *shape, size_t max_tokens, size_t n_chunk) {
-    const size_t all = n_blocks_of(max_tokens), in_chunk = n_blocks_of(n_chunk) + 1;
+    const size_t all = n_blocks_of(max_tokens), in_chunk = n_blocks_of(n_chunk > 0 ? n_chunk - 1 : 0) + 1;
     const size_t in_window = n_blocks_of((size_t)shape->window + n_chunk + PN_KV_BLOCK - 2) + 1;
     const size_t most[PN_KV_LANES] = {all, shape->window > 0 ? least(all, in_window) : 0};
     const pn_kv_type fresh = pn_kv_fresh_type(shape->type);
     pn_kv_need need = {0};
     for (int lane = 0; lane < PN_KV_LANES; lane++) {
         need.n[lane][shape->type] = most[lane];
-        if (fresh != shape->type) need.n[lane][fresh] = least(most[lane], in_chunk + 2);
+        if (fresh != shape->type)
+            need.n[lane][fresh] = least(most[lane], in_chunk + pn_kv_keeps_first(shape->type));
     }
     return need;
 }

@@ -10,7 +10,7 @@ size_t pn_kv_run_group(size_t head_dim) {
     size_t g = head_dim < PN_KV_RUN_GROUP ? head_dim : PN_KV_RUN_GROUP;
     while (g >= 8 && (head_dim % g != 0 || g % 2 != 0))
         g--;
-    return g >= 8 ? g : 0;
+    return g >= 8 && head_dim / g <= PN_KV_RUN_MAX_GROUPS ? g : 0;
 }
 
 /* Where code i of n of 4 bits is: pieces of 32, the last of which may be shorter. */
@@ -70,4 +70,10 @@ float pn_kv_run_get(const void *run, const pn_kv_run_shape *s, size_t row, size_
     const uint16_t *scales = (const uint16_t *)(const void *)(codes + pn_kv_run_code_bytes(s));
     const uint8_t code = pn_kv_run_code(codes + row * pn_kv_run_row_bytes(s), s->n_col, s->bits, col);
     return pn_f16_to_f32(scales[s->n_row + row]) + pn_f16_to_f32(scales[row]) * (float)code;
+}
+
+void pn_kv_run_unpack(const void *run, const pn_kv_run_shape *s, uint16_t *x) {
+    for (size_t row = 0; row < s->n_row; row++)
+        for (size_t col = 0; col < s->n_col; col++)
+            *x++ = pn_f32_to_f16(pn_kv_run_get(run, s, row, col));
 }

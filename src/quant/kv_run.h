@@ -13,8 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PN_KV_RUN_GROUP 64 /* the most elements of a value that share a scale */
-#define PN_KV_RUN_PIECE 32
+#define PN_KV_RUN_GROUP      64 /* the most elements of a value that share a scale */
+#define PN_KV_RUN_PIECE      32
+#define PN_KV_RUN_MAX_GROUPS 32 /* of a value */
 
 typedef struct pn_kv_run_shape {
     size_t n_row, n_col; /* n_col even */
@@ -22,7 +23,7 @@ typedef struct pn_kv_run_shape {
 } pn_kv_run_shape;
 
 /* Elements of a value that share a scale: the greatest divisor of head_dim that is even and no more than
-   PN_KV_RUN_GROUP. 0: there is none of 8 or more, and such heads have no codes. */
+   PN_KV_RUN_GROUP. 0: there is none of 8 or more, or too many groups: such heads have no codes. */
 size_t pn_kv_run_group(size_t head_dim);
 
 static inline size_t pn_kv_run_row_bytes(const pn_kv_run_shape *s) {
@@ -40,6 +41,8 @@ static inline size_t pn_kv_run_size(const pn_kv_run_shape *s) {
    (greatest - least) / (2^bits - 1), and a code the nearest there is; 0 where the scale is. A row with an
    infinity or a NaN has NaN for a minimum and a scale of 0. */
 void pn_kv_run_pack(const uint16_t *x, const pn_kv_run_shape *shape, void *run);
+/* Back to halves [n_row, n_col]. */
+void pn_kv_run_unpack(const void *run, const pn_kv_run_shape *shape, uint16_t *x);
 /* One element. */
 float pn_kv_run_get(const void *run, const pn_kv_run_shape *shape, size_t row, size_t col);
 /* The code at a place of a row of n codes. */

@@ -89,6 +89,7 @@ class SessionOptions(c.Structure):
         ("lookup", c.c_int),
         ("overflow", c.c_int),
         ("tier", c.c_char_p),
+        ("kv_bytes", c.c_uint64),
     ]
 
 
@@ -111,6 +112,9 @@ class SessionStats(c.Structure):
         ("n_prefilled", c.c_size_t),
         ("prefill_seconds", c.c_double),
         ("kv_bytes", c.c_uint64),
+        ("kv_type", c.c_int),
+        ("n_step_downs", c.c_size_t),
+        ("n_stepped", c.c_size_t),
         ("scratch_bytes", c.c_uint64),
     ]
 
@@ -166,6 +170,9 @@ class GenerateResult(c.Structure):
         ("cut_from", c.c_size_t),
         ("cut_to", c.c_size_t),
         ("n_slides", c.c_size_t),
+        ("n_step_downs", c.c_size_t),
+        ("n_stepped", c.c_size_t),
+        ("kv_type", c.c_int),
         ("ttft_seconds", c.c_double),
         ("prefill_seconds", c.c_double),
         ("decode_seconds", c.c_double),

@@ -140,7 +140,7 @@ def test_run_prints_only_the_answer(postern, tiny):
     answer = run_json(postern, *arguments)
     assert output(plain) == answer["text"] != ""
     assert plain.stderr == ""
-    assert set(answer) == {"text", "finish_reason", "usage", "cut", "seed", "timings", "lookup", "model", "precision"}
+    assert set(answer) == {"text", "finish_reason", "usage", "cut", "kv", "seed", "timings", "lookup", "model", "precision"}
     assert answer["precision"] == "high"
     assert answer["seed"] == 7 and answer["finish_reason"] in ("stop", "length")
     usage = answer["usage"]
@@ -582,6 +582,17 @@ def test_a_long_text_slides_and_says_so(postern, tiny):
     assert f"tokens {cut['from'] + 1} to {cut['to']} were cut out" in done.stderr
     whole = json.loads(output(postern("run", tiny, "-p", text, "--ctx", "200", "-n", "8", "--json")))
     assert whole["cut"] == {"from": 0, "to": 0, "slides": 0}
+
+
+def test_a_quota_packs_keys_and_values_to_fewer_bits(postern, smollm2):
+    run = ["run", smollm2, "-p", "one two three four five six. " * 60, "--temp", "0", "-n", "8", "--json"]
+    whole = json.loads(output(postern(*run)))
+    assert whole["kv"] == {"type": "f16", "step_downs": 0, "packed_tokens": 0}
+    done = postern(*run, "--kv-quota", "8M")
+    kv = json.loads(output(done))["kv"]
+    assert kv["type"] in ("q8", "q4") and kv["step_downs"] >= 1 and kv["packed_tokens"] % 64 == 0
+    assert f"packed to {kv['type']}" in done.stderr
+    assert_fails(postern(*run, "--kv-quota", "10k"), LIMIT, "holds no token")
 
 
 def test_the_system_message_is_never_cut(postern, tiny):

@@ -181,6 +181,53 @@ static void tiers_have_sizes_and_quotas(void **state) {
     pn_model_close(model);
 }
 
+/* ---- quotas ---- */
+
+/* A session steps down as it grows, and never passes its quota. */
+static void a_quota_steps_down(void **state) {
+    (void)state;
+    enum { N_CTX = 1000 };
+    static int32_t tokens[N_CTX];
+    pn_model *model = open_model("tests/golden/tiny/llama-f16.gguf", 2);
+    for (size_t i = 0; i < N_CTX; i++)
+        tokens[i] = (int32_t)(10 + i * 37 % 200);
+    pn_session_options o = {.n_ctx = N_CTX, .n_chunk = 16};
+    pn_plan plan;
+    pn_session_stats stats;
+    pn_error err;
+    assert_int_equal(pn_session_plan(model, &o, &plan, NULL), PN_OK);
+    o.kv_bytes = plan.kv_bytes * 45 / 100;
+    pn_session *s = open_session_with(model, o);
+    pn_session_get_stats(s, &stats);
+    const size_t n = (size_t)stats.n_ctx;
+    assert_in_range(n, 600, N_CTX);
+    size_t at_first = 0;
+    for (size_t i = 1; i <= n; i++) {
+        assert_int_equal(pn_session_sync(s, tokens, i, NULL, NULL, NULL), PN_OK);
+        pn_session_get_stats(s, &stats);
+        assert_true(stats.kv_bytes <= o.kv_bytes);
+        if (stats.n_step_downs == 1 && at_first == 0) {
+            at_first = i;
+            assert_int_equal(stats.kv_type, PN_KV_Q8);
+            assert_int_equal(stats.n_stepped, (i - 1) / 64 * 64);
+        }
+    }
+    assert_in_range(at_first, 64 * 6, 64 * 8);
+    assert_int_equal(stats.n_step_downs, 2);
+    assert_int_equal(stats.kv_type, PN_KV_Q4);
+    assert_int_equal(pn_session_sync(s, tokens, 70, NULL, NULL, NULL), PN_OK); /* back over what was packed */
+    pn_session_get_stats(s, &stats);
+    assert_int_equal(stats.n_reused, 64);
+    tokens[0] ^= 1;
+    assert_int_equal(pn_session_sync(s, tokens, 70, NULL, NULL, NULL), PN_OK); /* another text begins anew */
+    pn_session_get_stats(s, &stats);
+    assert_int_equal(stats.kv_type, PN_KV_F16);
+    pn_session_free(s);
+    o.kv_bytes = 10;
+    assert_int_equal(pn_session_create(model, &o, &s, &err), PN_ERR_LIMIT);
+    pn_model_close(model);
+}
+
 /* ---- overflow ---- */
 
 /* A context of 100: what fits, what just fits and what does not. */
@@ -269,6 +316,7 @@ int main(void) {
         cmocka_unit_test(forks_go_on_by_themselves),
         cmocka_unit_test(sessions_can_be_resized),
         cmocka_unit_test(tiers_have_sizes_and_quotas),
+        cmocka_unit_test(a_quota_steps_down),
         cmocka_unit_test(the_end_of_the_context),
         cmocka_unit_test(sliding_is_computing_the_shorter_text),
     };
