@@ -64,8 +64,9 @@ pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_k
                             pn_error *err);
 void pn_model_free_stores(pn_model *model);
 
-/* quota.c: makes n_ctx of completed options no more than fits kv_bytes. PN_ERR_LIMIT: nothing does. */
-pn_status pn_quota_limit(const pn_model *model, pn_session_options *options, pn_error *err);
+/* quota.c: makes n_ctx of completed options no more than fits kv_bytes, with smaller chunks where any will do
+   and that helps. PN_ERR_LIMIT: nothing fits. */
+pn_status pn_quota_limit(const pn_model *model, bool any_chunk, pn_session_options *options, pn_error *err);
 /* Packs keys and values to fewer bits until there is room for n tokens within the session's quota, or no type
    of fewer is left. */
 void pn_quota_keep(pn_session *session, size_t n);

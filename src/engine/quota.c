@@ -13,24 +13,40 @@ static uint64_t bytes_at(const pn_model *model, pn_kv_type type, size_t n_ctx, s
     return bytes;
 }
 
-pn_status pn_quota_limit(const pn_model *model, pn_session_options *o, pn_error *err) {
-    if (o->kv_bytes == 0) return PN_OK;
-    pn_kv_type least = o->kv_type;
-    const size_t dim = (size_t)model->info.head_dim, n_chunk = (size_t)o->n_chunk;
-    while (pn_kv_next_type(least, dim) != least)
-        least = pn_kv_next_type(least, dim);
-    size_t fits = 0, beyond = (size_t)o->n_ctx + 1;
+/* The most tokens, up to n_ctx, whose keys and values take no more than `bytes` in the type. */
+static size_t tokens_within(const pn_model *model, pn_kv_type type, size_t n_ctx, size_t n_chunk,
+                            uint64_t bytes) {
+    size_t fits = 0, beyond = n_ctx + 1;
     while (beyond - fits > 1) {
         const size_t n = fits + (beyond - fits) / 2;
-        if (bytes_at(model, least, n, n_chunk < n ? n_chunk : n) <= o->kv_bytes)
+        if (bytes_at(model, type, n, n_chunk < n ? n_chunk : n) <= bytes)
             fits = n;
         else
             beyond = n;
     }
+    return fits;
+}
+
+static pn_kv_type last_type(pn_kv_type type, size_t head_dim) {
+    while (pn_kv_next_type(type, head_dim) != type)
+        type = pn_kv_next_type(type, head_dim);
+    return type;
+}
+
+pn_status pn_quota_limit(const pn_model *model, bool any_chunk, pn_session_options *o, pn_error *err) {
+    if (o->kv_bytes == 0) return PN_OK;
+    const pn_kv_type last = last_type(o->kv_type, (size_t)model->info.head_dim);
+    const size_t n_ctx = (size_t)o->n_ctx;
+    size_t fits = tokens_within(model, last, n_ctx, (size_t)o->n_chunk, o->kv_bytes);
+    if (fits < n_ctx && any_chunk &&
+        o->n_chunk > PN_KV_BLOCK) { /* the tokens of a chunk are not packed yet */
+        o->n_chunk = PN_KV_BLOCK;
+        fits = tokens_within(model, last, n_ctx, (size_t)o->n_chunk, o->kv_bytes);
+    }
     if (fits == 0)
         return pn_fail(err, PN_ERR_LIMIT,
                        "a quota of %llu bytes of keys and values holds no token: one block takes %llu",
-                       (unsigned long long)o->kv_bytes, (unsigned long long)bytes_at(model, least, 1, 1));
+                       (unsigned long long)o->kv_bytes, (unsigned long long)bytes_at(model, last, 1, 1));
     o->n_ctx = (int)fits;
     return PN_OK;
 }

@@ -24,7 +24,8 @@ static pn_status complete_options(const pn_model *model, const pn_session_option
         o.tier = tier->name;
     }
     if (o.n_ctx == 0) o.n_ctx = trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
-    if (o.n_chunk == 0) o.n_chunk = DEFAULT_CHUNK;
+    const bool any_chunk = o.n_chunk == 0;
+    if (any_chunk) o.n_chunk = DEFAULT_CHUNK;
     if (o.n_ctx < 1 || o.n_ctx > trained)
         return pn_fail(err, PN_ERR_ARGUMENT, "a context of %d tokens was asked for: this model takes 1 to %d",
                        o.n_ctx, trained);
@@ -47,7 +48,7 @@ static pn_status complete_options(const pn_model *model, const pn_session_option
     if (o.overflow < PN_OVERFLOW_ERROR || o.overflow > PN_OVERFLOW_SLIDE)
         return pn_fail(err, PN_ERR_ARGUMENT, "overflow %d is not known", (int)o.overflow);
     if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
-    PN_TRY(pn_quota_limit(model, &o, err));
+    PN_TRY(pn_quota_limit(model, any_chunk, &o, err));
     if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
     *out = o;
     return PN_OK;

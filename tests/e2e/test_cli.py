@@ -111,7 +111,7 @@ def test_every_option_is_in_man_page_and_completion(postern, postern_bin, comman
         (["run", "--seed", "-1"], "'-1'"),
         (["run", "--seed", "18446744073709551616"], "18446744073709551615"),
         (["run", "--repeat-penalty", "0"], "--repeat-penalty"),
-        (["run", "--kv-type", "q4"], "one of f16|f32"),
+        (["run", "--kv-type", "q5"], "one of f16|f32|q8|q4|k8v4"),
         (["run", "--precision", "low"], "one of high|exact|fast"),
         (["bench", "x", "--precision", ""], "one of high|exact|fast"),
         (["bench", "x", "--batch", "0"], "'0'"),
