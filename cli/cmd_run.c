@@ -5,6 +5,7 @@
 #include "common.h"
 #include "json_out.h"
 #include "paths.h"
+#include "plan_page.h"
 #include "term.h"
 
 #include <limits.h>
@@ -23,9 +24,9 @@ typedef struct run_args {
     cli_biases logit_bias;
     cli_seed seed;
     const char *tier;
-    uint64_t kv_quota;
+    uint64_t kv_quota, memory_budget;
     int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup, overflow;
-    bool json, stats, verbose;
+    bool json, stats, verbose, plan;
 } run_args;
 
 #define AT(field) offsetof(run_args, field)
@@ -73,6 +74,9 @@ static const cli_option options[] = {
      "size of the context by name instead: short (4096 tokens) or long (all that the model was trained for); "
      "in "
      "a chat /tier changes it"},
+    {CLI_BYTES, 0, "memory-budget", "SIZE", AT(memory_budget), 0, 0, RUNNER_BUDGET_HELP},
+    {CLI_ON, 0, "plan", NULL, AT(plan), 0, 0,
+     "say what model and context would take beside the budget, and end, without reading the weights"},
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
@@ -267,7 +271,10 @@ static int run_model(const char *path, const run_args *a, const run_input *in) {
                                     .kv_type = (pn_kv_type)a->kv_type,
                                     .precision = (pn_precision)a->precision,
                                     .lookup = (pn_lookup_mode)a->lookup,
-                                    .overflow = (pn_overflow)a->overflow}};
+                                    .overflow = (pn_overflow)a->overflow},
+                .memory_budget = a->memory_budget};
+    r.model_options.session = &r.session_options;
+    if (a->plan) return plan_print(path, &r, a->json);
     int code = runner_open(&r, path);
     if (code == CLI_OK) code = runner_start(&r, a->verbose || a->stats || term_is_tty(stderr));
     if (code == CLI_OK) code = talk(&r, a, in);
@@ -290,8 +297,8 @@ static int run(void *args, const cli_texts *operands) {
                          "model: postern run MODEL",
                          path);
     else
-        code = read_input(a, &in);
-    if (code == CLI_OK) code = check(a, &in);
+        code = a->plan ? CLI_OK : read_input(a, &in);
+    if (code == CLI_OK && !a->plan) code = check(a, &in);
     if (code == CLI_OK) code = run_model(path, a, &in);
     input_free(&in);
     free(path);

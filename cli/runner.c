@@ -14,6 +14,7 @@ int runner_open(runner *r, const char *path) {
     bool tty = term_is_tty(stderr);
     if (tty) fprintf(stderr, "loading %s", path);
     double begin = cli_now();
+    pn_memory_set_budget(r->memory_budget > 0 ? r->memory_budget : pn_memory_default_budget());
     pn_status status = pn_model_open(path, &r->model_options, &r->model, &err);
     if (tty) fputs("\r\033[K", stderr);
     if (status != PN_OK) return cli_fail(&err);
@@ -50,29 +51,28 @@ const char *runner_kv_type_name(pn_kv_type type) {
 }
 
 static void print_plan(const runner *r, const pn_plan *plan) {
-    char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX],
-        total[TERM_BYTES_MAX], threads[RUNNER_THREADS_MAX];
+    char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], cache[TERM_BYTES_MAX],
+        scratch[TERM_BYTES_MAX], total[TERM_BYTES_MAX], threads[RUNNER_THREADS_MAX];
     const char *name = runner_name(r);
-    uint64_t all = r->info.weights_bytes + r->info.tables_bytes + plan->kv_bytes + plan->scratch_bytes;
     fputs(term_dim(stderr), stderr);
     term_print_shortened(stderr, name, strlen(name), 40);
     fprintf(stderr,
-            ": %s, %s; memory: weights %s + tables %s + KV at most %s (%d tokens) + scratch %s = %s%s\n",
-            runner_threads(r, threads), r->info.kernels, term_bytes(r->info.weights_bytes, weights),
-            term_bytes(r->info.tables_bytes, tables), term_bytes(plan->kv_bytes, kv), plan->n_ctx,
-            term_bytes(plan->scratch_bytes, scratch), term_bytes(all, total), term_plain(stderr));
+            ": %s, %s; memory: weights %s + tables %s + KV at most %s (%d tokens) + prefix cache %s + ",
+            runner_threads(r, threads), r->info.kernels, term_bytes(plan->weights_bytes, weights),
+            term_bytes(plan->tables_bytes, tables), term_bytes(plan->kv_bytes, kv), plan->n_ctx,
+            term_bytes(plan->prefix_cache_bytes, cache));
+    fprintf(stderr, "scratch %s = %s%s\n", term_bytes(plan->scratch_bytes, scratch),
+            term_bytes(plan->total_bytes, total), term_plain(stderr));
 }
 
-/* The cache grows with the text, so a plan that does not fit is no reason to refuse. */
-static void warn_of_memory(const runner *r, const pn_plan *plan) {
-    char wanted[TERM_BYTES_MAX], there[TERM_BYTES_MAX], per_1024[TERM_BYTES_MAX];
-    uint64_t available = pn_memory_available();
-    uint64_t all =
-        r->info.mapped_bytes + plan->kv_bytes + plan->scratch_bytes; /* the rest is there already */
-    if (available == 0 || all <= available) return;
-    cli_warn("a full context takes %s, but only %s of memory is free; --ctx lowers it by %s per 1024 tokens",
-             term_bytes(all, wanted), term_bytes(available, there),
-             term_bytes(plan->kv_bytes * 1024 / (uint64_t)plan->n_ctx, per_1024));
+/* Where no context was asked for, it is what the budget leaves. */
+static void warn_of_context(const runner *r, const pn_plan *plan) {
+    char budget[TERM_BYTES_MAX];
+    const pn_session_options *o = &r->session_options;
+    const int usual = r->info.n_ctx_train < RUNNER_USUAL_CTX ? r->info.n_ctx_train : RUNNER_USUAL_CTX;
+    if (o->n_ctx != 0 || o->tier != NULL || o->kv_bytes != 0 || plan->n_ctx >= usual) return;
+    cli_warn("the memory budget of %s leaves a context of %d tokens; --kv-type q8 makes more of it",
+             term_bytes(plan->budget_bytes, budget), plan->n_ctx);
 }
 
 int runner_start(runner *r, bool announce) {
@@ -81,7 +81,8 @@ int runner_start(runner *r, bool announce) {
     pn_status status = pn_session_plan(r->model, &r->session_options, &plan, &err);
     if (status == PN_OK) {
         if (announce) print_plan(r, &plan);
-        warn_of_memory(r, &plan);
+        warn_of_context(r, &plan);
+        r->planned_bytes = plan.total_bytes;
         status = pn_session_create(r->model, &r->session_options, &r->session, &err);
     }
     return status == PN_OK ? CLI_OK : cli_fail(&err);
@@ -186,6 +187,21 @@ double runner_decode_rate(const pn_generate_result *result) {
     return result->tokens.n > 1 ? rate(result->tokens.n - 1, result->decode_seconds) : 0;
 }
 
+static uint64_t peak_bytes(void) {
+    pn_memory_use peak;
+    pn_memory_get_use(NULL, &peak);
+    return peak.weights + peak.kv + peak.scratch + peak.tables;
+}
+
+static void print_budget(const runner *r) {
+    char planned[TERM_BYTES_MAX], peak[TERM_BYTES_MAX], budget[TERM_BYTES_MAX];
+    pn_plan plan;
+    if (pn_session_plan(r->model, &r->session_options, &plan, NULL) != PN_OK) return;
+    fprintf(stderr, "budget   %s planned, at most %s held, %s allowed\n",
+            term_bytes(r->planned_bytes, planned), term_bytes(peak_bytes(), peak),
+            term_bytes(plan.budget_bytes, budget));
+}
+
 void runner_print_stats(const runner *r, const pn_generate_result *result) {
     char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX];
     pn_session_stats stats;
@@ -203,6 +219,7 @@ void runner_print_stats(const runner *r, const pn_generate_result *result) {
             term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
             term_bytes(stats.kv_bytes, kv), runner_kv_type_name(stats.kv_type),
             term_bytes(stats.scratch_bytes, scratch));
+    print_budget(r);
     fprintf(stderr, "seed     %llu%s\n", (unsigned long long)result->seed, term_plain(stderr));
 }
 
@@ -225,7 +242,7 @@ json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
     return json_need(json_pack(
         "{s:o, s:s, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:{s:s, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, "
         "s:{s:I, s:I, s:f}, "
-        "s:o, s:s}",
+        "s:o, s:s, s:{s:I, s:I}}",
         "text", json_from_text(result->text.data != NULL ? result->text.data : "", result->text.len),
         "finish_reason", finish_name(result->finish), "usage", "prompt_tokens", (json_int_t)result->n_prompt,
         "cached_tokens", (json_int_t)result->n_reused, "completion_tokens", (json_int_t)result->tokens.n,
@@ -237,5 +254,6 @@ json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
         "decode_tokens_per_s", runner_decode_rate(result), "lookup", "guessed_tokens",
         (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted, "break_even",
         result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
-        runner_precision_name(r->session_options.precision)));
+        runner_precision_name(r->session_options.precision), "memory", "planned_bytes",
+        (json_int_t)r->planned_bytes, "peak_bytes", (json_int_t)peak_bytes()));
 }

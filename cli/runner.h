@@ -16,7 +16,16 @@ typedef struct runner {
     pn_model_options model_options;
     pn_session_options session_options;
     double load_seconds;
+    uint64_t memory_budget; /* 0: what the machine leaves */
+    uint64_t planned_bytes; /* of all, when the session began */
 } runner;
+
+#define RUNNER_USUAL_CTX 4096 /* tokens, where none are asked for */
+
+/* The option --memory-budget. */
+#define RUNNER_BUDGET_HELP                                                                                   \
+    "most memory for weights, keys and values and all else (default: what the machine leaves, but for a "    \
+    "twentieth); what would pass it is refused before the weights are read"
 
 /* The options --threads and --threads-decode. */
 #define RUNNER_THREADS_HELP "threads (default: chosen, within what this process may use)"

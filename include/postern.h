@@ -99,6 +99,9 @@ typedef struct pn_model_options {
     const pn_tier *tiers; /* [n_tiers] that sessions may be of; none: "short" with 4096 tokens and "long" with
                              what the model was trained for */
     size_t n_tiers;
+    const struct pn_session_options
+        *session; /* one that is going to be created, or NULL: where it would pass the
+                     memory budget the model is refused before its weights are read */
 } pn_model_options;
 #define PN_PREFIX_CACHE_OFF UINT64_MAX
 
@@ -268,13 +271,20 @@ PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *ou
 
 /* What a session with these options (as for create) will be, for printing before it is created. */
 typedef struct pn_plan {
-    int n_ctx;                   /* the default filled in */
-    uint64_t kv_bytes;           /* with a full context */
-    uint64_t prefix_cache_bytes; /* at most, for all sessions together */
-    uint64_t scratch_bytes;      /* from the start */
+    uint64_t weights_bytes, tables_bytes; /* of the model */
+    int n_ctx;                            /* the default filled in */
+    uint64_t kv_bytes;                    /* with a full context */
+    uint64_t prefix_cache_bytes;          /* at most, for all sessions together */
+    uint64_t scratch_bytes;               /* from the start */
+    uint64_t total_bytes;                 /* of all that, and of the model's other sessions */
+    uint64_t budget_bytes;                /* pn_memory_set_budget; 0: none */
 } pn_plan;
 PN_API pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
                                  pn_error *err);
+/* The same of a file and of options that it could be opened with, without reading its weights. Either options
+   may be NULL. */
+PN_API pn_status pn_plan_file(const char *path, const pn_model_options *options,
+                              const pn_session_options *session, pn_plan *out, pn_error *err);
 
 /* Called after each chunk of long work: n_done of the n_total tokens that this sync has to compute are there.
  */
@@ -592,6 +602,22 @@ PN_API pn_status pn_generate(pn_session *session, const int32_t *prompt, size_t 
 /* Bytes that this process may still use: the least of the system's available memory and of what its control
    groups leave; file pages, as mapped weights are, count as free. 0 when nothing tells. */
 PN_API uint64_t pn_memory_available(void);
+
+/* One budget for all that this process holds through the library, 0: none, as at first. Models and sessions
+   that would pass it are refused with PN_ERR_MEMORY and what would fit instead, a session without a given
+   n_ctx is made to fit, and no allocation passes it. */
+PN_API void pn_memory_set_budget(uint64_t bytes);
+/* What a process that has the machine's memory to itself can set: available memory, or less where a resource
+   limit of the process leaves less, but for a twentieth, and 16 MiB at least, for what is not the library's.
+   0 when nothing tells. */
+PN_API uint64_t pn_memory_default_budget(void);
+
+/* Bytes held now, and in `peak` the most at once of each; mapped weights as far as they are mapped, read or
+ * not. */
+typedef struct pn_memory_use {
+    uint64_t weights, kv, scratch, tables;
+} pn_memory_use;
+PN_API void pn_memory_get_use(pn_memory_use *now, pn_memory_use *peak);
 
 /* Reads memory as decode does, several streams per thread, and gives the best of a few rounds in GB/s (1e9).
    Takes about half a second, and twice the memory of the last cache: 256 MiB at least, where so much is free.

@@ -3,12 +3,14 @@
    groups leave. File pages are counted as free in both, since the kernel takes them back: mapped weights are
    such pages. */
 #include "base/cgroup.h"
+#include "base/mem.h"
 
 #include <postern.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static uint64_t read_number(const char *dir, const char *name) {
     char line[64];
@@ -32,4 +34,37 @@ uint64_t pn_memory_available(void) {
     uint64_t best = kib ? kib * 1024 : UINT64_MAX;
     pn_cgroup_walk("memory", tighten, &best);
     return best == UINT64_MAX ? 0 : best;
+}
+
+/* What resource limits leave of the address space, or of private memory, is at least what can be touched. */
+static uint64_t within_limit(int resource, uint64_t bytes) {
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return bytes;
+    return limit.rlim_cur < bytes ? limit.rlim_cur : bytes;
+}
+
+#define LEAST_RESERVE ((uint64_t)16 << 20)
+
+uint64_t pn_memory_default_budget(void) {
+    uint64_t bytes = pn_memory_available();
+    if (bytes == 0) return 0;
+    bytes = within_limit(RLIMIT_DATA, within_limit(RLIMIT_AS, bytes)) + pn_mem_total();
+    const uint64_t reserve = bytes / 20 > LEAST_RESERVE ? bytes / 20 : LEAST_RESERVE;
+    return bytes > reserve ? bytes - reserve : 0;
+}
+
+void pn_memory_set_budget(uint64_t bytes) {
+    pn_mem_set_budget(bytes);
+}
+
+void pn_memory_get_use(pn_memory_use *now, pn_memory_use *peak) {
+    pn_memory_use *const out[] = {now, peak};
+    for (int i = 0; i < 2; i++) {
+        uint64_t (*const bytes)(pn_mem_kind) = i == 0 ? pn_mem_bytes : pn_mem_peak_bytes;
+        if (out[i])
+            *out[i] = (pn_memory_use){.weights = bytes(PN_MEM_WEIGHTS) + bytes(PN_MEM_MAPPED),
+                                      .kv = bytes(PN_MEM_KV),
+                                      .scratch = bytes(PN_MEM_SCRATCH),
+                                      .tables = bytes(PN_MEM_OTHER)};
+    }
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 
+#include "base/status.h"
+
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +20,8 @@ typedef struct block_header {
 _Static_assert(sizeof(block_header) <= ALIGNMENT, "the header must fit before an aligned block");
 
 static atomic_uint_fast64_t held_bytes[PN_MEM_KIND_COUNT], peak_bytes[PN_MEM_KIND_COUNT];
+static atomic_uint_fast64_t total_bytes, budget;    /* of all kinds; 0: none */
+static _Thread_local bool over_budget;              /* the last allocation was */
 static atomic_uint_fast64_t n_allocations, fail_at; /* fail_at counts down to the allocation that fails */
 
 bool pn_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
@@ -42,6 +47,54 @@ static block_header *header_of(void *block) {
     return (block_header *)((char *)block - ALIGNMENT);
 }
 
+/* Those of weights count when they are loaded. */
+static bool is_loaded(pn_mem_kind kind) {
+    return kind == PN_MEM_WEIGHTS || kind == PN_MEM_MAPPED;
+}
+
+/* Bytes of the budget, before they are allocated; without overshoot, whatever other threads do. */
+static bool claim(pn_mem_kind kind, size_t bytes) {
+    if (is_loaded(kind)) return true;
+    const uint64_t limit = atomic_load(&budget);
+    uint64_t now = atomic_load(&total_bytes);
+    do {
+        over_budget = limit > 0 && (now > limit || bytes > limit - now);
+        if (over_budget) return false;
+    } while (!atomic_compare_exchange_weak(&total_bytes, &now, now + bytes));
+    return true;
+}
+
+static void unclaim(pn_mem_kind kind, size_t bytes) {
+    if (!is_loaded(kind)) atomic_fetch_sub(&total_bytes, bytes);
+}
+
+void pn_mem_set_budget(uint64_t bytes) {
+    atomic_store(&budget, bytes);
+}
+
+uint64_t pn_mem_budget(void) {
+    return atomic_load(&budget);
+}
+
+uint64_t pn_mem_total(void) {
+    return atomic_load(&total_bytes);
+}
+
+static double mib(pn_mem_kind kind) {
+    return (double)pn_mem_bytes(kind) / (1 << 20);
+}
+
+const char *pn_mem_why(void) {
+    static _Thread_local char text[256];
+    if (!over_budget) return "";
+    snprintf(text, sizeof text,
+             "; the memory budget of %.1f MiB is used up: weights %.1f, keys and values %.1f, scratch %.1f, "
+             "tables %.1f",
+             (double)pn_mem_budget() / (1 << 20), mib(PN_MEM_WEIGHTS) + mib(PN_MEM_MAPPED), mib(PN_MEM_KV),
+             mib(PN_MEM_SCRATCH), mib(PN_MEM_OTHER));
+    return text;
+}
+
 static void count(pn_mem_kind kind, size_t added, size_t removed) {
     uint64_t now = atomic_fetch_add(&held_bytes[kind], added) + added;
     uint64_t peak = atomic_load(&peak_bytes[kind]);
@@ -53,11 +106,15 @@ static void count(pn_mem_kind kind, size_t added, size_t removed) {
 /* Not zeroed. */
 static void *alloc_block(pn_mem_kind kind, size_t n, size_t size) {
     size_t bytes, padded;
+    over_budget = false;
     if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(bytes, 2 * ALIGNMENT - 1, &padded))
         return NULL;
-    if (refused_by_hook()) return NULL;
+    if (refused_by_hook() || !claim(kind, bytes)) return NULL;
     char *base = aligned_alloc(ALIGNMENT, padded / ALIGNMENT * ALIGNMENT);
-    if (!base) return NULL;
+    if (!base) {
+        unclaim(kind, bytes);
+        return NULL;
+    }
     block_header *header = (block_header *)base;
     header->bytes = bytes;
     header->kind = kind;
@@ -86,6 +143,7 @@ void pn_free(void *block) {
     if (!block) return;
     block_header *header = header_of(block);
     count(header->kind, 0, header->bytes);
+    unclaim(header->kind, header->bytes);
     free(header);
 }
 
@@ -95,10 +153,15 @@ void pn_free(void *block) {
 
 void *pn_pages_alloc(pn_mem_kind kind, size_t bytes) {
     size_t padded;
-    if (__builtin_add_overflow(bytes, 2 * HUGE_PAGE - 1, &padded) || refused_by_hook()) return NULL;
+    over_budget = false;
+    if (__builtin_add_overflow(bytes, 2 * HUGE_PAGE - 1, &padded) || refused_by_hook() || !claim(kind, bytes))
+        return NULL;
     size_t whole = padded / HUGE_PAGE * HUGE_PAGE; /* room to begin on a huge page */
     char *map = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) return NULL;
+    if (map == MAP_FAILED) {
+        unclaim(kind, bytes);
+        return NULL;
+    }
     size_t before = (size_t)(-(uintptr_t)map % HUGE_PAGE), kept = whole - HUGE_PAGE;
     if (before > 0) munmap(map, before);
     munmap(map + before + kept, HUGE_PAGE - before);
@@ -111,6 +174,17 @@ void pn_pages_free(pn_mem_kind kind, void *pages, size_t bytes) {
     if (!pages) return;
     munmap(pages, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
     count(kind, 0, bytes);
+    unclaim(kind, bytes);
+}
+
+void pn_mem_load(uint64_t bytes, uint64_t mapped) {
+    count(PN_MEM_MAPPED, (size_t)mapped, 0);
+    atomic_fetch_add(&total_bytes, bytes);
+}
+
+void pn_mem_unload(uint64_t bytes, uint64_t mapped) {
+    count(PN_MEM_MAPPED, 0, (size_t)mapped);
+    atomic_fetch_sub(&total_bytes, bytes);
 }
 
 uint64_t pn_mem_bytes(pn_mem_kind kind) {

@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 typedef enum pn_mem_kind {
-    PN_MEM_OTHER,   /* tables, norms and biases, tokenizer, templates; mapped files are not counted */
+    PN_MEM_OTHER,   /* tables, norms and biases, tokenizer, templates */
     PN_MEM_WEIGHTS, /* packed matrices */
+    PN_MEM_MAPPED,  /* matrices that are read from a mapped file as they lie */
     PN_MEM_KV,
     PN_MEM_SCRATCH, /* activations, logits */
     PN_MEM_KIND_COUNT
@@ -34,6 +35,17 @@ void pn_pages_free(pn_mem_kind kind, void *pages, size_t bytes); /* NULL is fine
 uint64_t pn_mem_bytes(pn_mem_kind kind);
 uint64_t pn_mem_peak_bytes(pn_mem_kind kind);
 
+/* Weights are read from now on, or no longer: their bytes, of which so many lie in a mapped file. */
+void pn_mem_load(uint64_t bytes, uint64_t mapped);
+void pn_mem_unload(uint64_t bytes, uint64_t mapped);
+
+/* What all kinds together may come to, 0: no limit. An allocation beyond it fails. Weights count when they
+   are loaded, and always can be: whether they fit is known, and to be checked, before. */
+void pn_mem_set_budget(uint64_t bytes);
+uint64_t pn_mem_budget(void);
+uint64_t pn_mem_total(void);
+/* pn_mem_why, of base/status.h: where this thread's last allocation failed for the budget "; the memory
+   budget of ... is used up", or else "". Valid until its next allocation. */
 /* Test hook: the nth allocation from now (1 = the next) fails, once; 0 switches the hook off.
    Returns how many allocations were made since the last call. */
 uint64_t pn_mem_fail_at(uint64_t nth);

@@ -22,8 +22,9 @@ void pn_error_set(pn_error *err, pn_status code, uint64_t position, const char *
 
 /* The one failure that every allocating function shares; `what` names the thing, e.g. "token table". */
 #define pn_fail_memory(err, what, bytes)                                                                     \
-    pn_fail((err), PN_ERR_MEMORY, "not enough memory for %s: %llu bytes wanted", (what),                     \
-            (unsigned long long)(bytes))
+    pn_fail((err), PN_ERR_MEMORY, "not enough memory for %s: %llu bytes wanted%s", (what),                   \
+            (unsigned long long)(bytes), pn_mem_why())
+const char *pn_mem_why(void); /* base/mem.h */
 
 /* Puts "<fmt>: " before the message that err already holds; for a caller that knows the file or the tensor.
  */

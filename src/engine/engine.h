@@ -38,9 +38,11 @@ struct pn_model {
     pthread_mutex_t stores_lock;
     pn_kv_store *stores[PN_KV_TYPE_COUNT]; /* NULL until there is a session of the type */
     uint64_t prefix_cache;                 /* of the options */
+    _Atomic uint64_t session_bytes;        /* planned for the sessions there are */
     struct pn_tier_use *tiers;             /* [n_tiers] */
     size_t n_tiers;
     pn_model_info info;
+    bool loaded; /* the weights are read, and count */
 };
 
 /* threads.c: the most that a model opened so may use, negative when that is no number of threads; and how
@@ -63,6 +65,23 @@ uint64_t pn_prefix_cache_bytes(const pn_model *model, uint64_t session_kv_bytes)
 pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_kv_bytes, pn_kv_store **out,
                             pn_error *err);
 void pn_model_free_stores(pn_model *model);
+
+/* plan.c: the options with every default filled in, checked. PN_ERR_ARGUMENT, PN_ERR_UNSUPPORTED,
+ * PN_ERR_LIMIT. */
+pn_status pn_session_complete(const pn_model *model, const pn_session_options *given, pn_session_options *out,
+                              pn_error *err);
+/* Rows of logits that a session keeps. */
+size_t pn_logit_rows(pn_lookup_mode lookup);
+/* What sessions of completed options take at most: keys and values, scratch that does not depend on chunks,
+   and all of it. UINT64_MAX: more than fits in 64 bits. */
+uint64_t pn_session_kv_bytes(const pn_model *model, const pn_session_options *o);
+uint64_t pn_session_fixed_bytes(const pn_model *model, pn_lookup_mode lookup, size_t n_ctx);
+uint64_t pn_session_bytes(const pn_model *model, const pn_session_options *o);
+/* PN_ERR_MEMORY, with what would fit: model, sessions so far and this one pass the memory budget. */
+pn_status pn_plan_check(const pn_model *model, const pn_session_options *o, pn_error *err);
+/* The same for a session that is made, or made anew, and counts as planned from then on; and no longer. */
+pn_status pn_plan_claim(pn_session *session, const pn_session_options *o, pn_error *err);
+void pn_plan_release(pn_session *session);
 
 /* quota.c: makes n_ctx of completed options no more than fits kv_bytes, with smaller chunks where any will do
    and that helps. PN_ERR_LIMIT: nothing fits. */
@@ -104,6 +123,7 @@ struct pn_session {
     pn_session_options options; /* completed */
     struct pn_tier_use *tier;   /* or NULL; so many bytes of it are claimed */
     uint64_t tier_bytes;
+    uint64_t planned_bytes; /* of the model's session_bytes */
     pn_kv kv;
     pn_scratch scratch;
     size_t n_ctx;

@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 
 static void destroy(pn_model *m) {
+    if (m->loaded) pn_mem_unload(m->info.weights_bytes, m->info.mapped_bytes);
     pn_model_free_stores(m);
     pn_pool_free(m->pool);
     pn_template_free(m->chat_template);
@@ -53,7 +54,7 @@ static uint64_t count_tables(const pn_model *m, uint64_t held_before) {
 static pn_status open_decoder(pn_model *m, const char *path, pn_error *err) {
     pn_weights *weights;
     PN_TRY(pn_weights_open(path, &weights, err));
-    pn_status status = pn_decoder_create(weights, m->pool, &m->decoder, err);
+    pn_status status = pn_decoder_bind(weights, &m->decoder, err);
     if (status != PN_OK) {
         pn_weights_close(weights);
         pn_error_prefix(err, "%s", path);
@@ -67,11 +68,15 @@ static pn_status open_text(pn_model *m, pn_error *err) {
     return pn_chat_template_load(m, file, err);
 }
 
-pn_status pn_model_open(const char *path, const pn_model_options *options, pn_model **out, pn_error *err) {
-    if (!path || !out)
-        return pn_fail(err, PN_ERR_ARGUMENT, "pn_model_open needs a path and a place for the model");
-    const pn_model_options none = {0};
-    if (!options) options = &none;
+/* Before the weights are read. */
+static pn_status check_session(const pn_model *m, const pn_session_options *options, pn_error *err) {
+    pn_session_options o;
+    PN_TRY(pn_session_complete(m, options, &o, err));
+    return pn_plan_check(m, &o, err);
+}
+
+/* All of opening but reading the weights. */
+static pn_status prepare(const char *path, const pn_model_options *options, pn_model **out, pn_error *err) {
     uint64_t held = pn_mem_bytes(PN_MEM_OTHER);
     pn_model *m = pn_alloc(PN_MEM_OTHER, 1, sizeof *m);
     if (!m) return pn_fail_memory(err, "model", sizeof *m);
@@ -88,23 +93,52 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
     PN_TRY_GOTO(status, pn_pool_create(pn_threads_most(options), &m->pool, err), fail);
     PN_TRY_GOTO(status, open_decoder(m, path, err), fail);
     status = open_text(m, err);
-    if (status != PN_OK) {
-        pn_error_prefix(err, "%s", path);
-        goto fail;
-    }
-    status = fill_info(m, err);
+    if (status == PN_OK) status = fill_info(m, err);
     if (status != PN_OK) {
         pn_error_prefix(err, "%s", path);
         goto fail;
     }
     PN_TRY_GOTO(status, pn_tiers_init(m, options, err), fail);
-    m->threads = pn_threads_choose(m, options);
-    m->info.n_threads = m->threads.prefill;
-    m->info.n_threads_decode = m->threads.decode;
     m->info.tables_bytes = count_tables(m, held);
     *out = m;
     return PN_OK;
 fail:
+    destroy(m);
+    return status;
+}
+
+static void load(pn_model *m, const pn_model_options *options) {
+    pn_weights_pack(m->decoder->weights, m->pool);
+    pn_mem_load(m->info.weights_bytes, m->info.mapped_bytes);
+    m->loaded = true;
+    m->threads = pn_threads_choose(m, options);
+    m->info.n_threads = m->threads.prefill;
+    m->info.n_threads_decode = m->threads.decode;
+}
+
+pn_status pn_model_open(const char *path, const pn_model_options *options, pn_model **out, pn_error *err) {
+    if (!path || !out)
+        return pn_fail(err, PN_ERR_ARGUMENT, "pn_model_open needs a path and a place for the model");
+    const pn_model_options none = {0};
+    pn_model *m;
+    if (!options) options = &none;
+    PN_TRY(prepare(path, options, &m, err));
+    const pn_status status = options->session ? check_session(m, options->session, err) : PN_OK;
+    if (status != PN_OK) {
+        destroy(m);
+        return status;
+    }
+    load(m, options);
+    *out = m;
+    return PN_OK;
+}
+
+pn_status pn_plan_file(const char *path, const pn_model_options *options, const pn_session_options *session,
+                       pn_plan *out, pn_error *err) {
+    const pn_model_options none = {0};
+    pn_model *m;
+    PN_TRY(prepare(path, options ? options : &none, &m, err));
+    const pn_status status = pn_session_plan(m, session, out, err);
     destroy(m);
     return status;
 }

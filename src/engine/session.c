@@ -6,99 +6,16 @@
 
 #include <string.h>
 
-#define DEFAULT_CTX   4096
-#define DEFAULT_CHUNK 256
-#define MAX_CHUNK     8192
-
-static pn_status complete_options(const pn_model *model, const pn_session_options *given,
-                                  pn_session_options *out, pn_error *err) {
-    pn_session_options o = given ? *given : (pn_session_options){0};
-    int trained = model->info.n_ctx_train;
-    if (o.tier) {
-        struct pn_tier_use *tier;
-        if (o.n_ctx != 0)
-            return pn_fail(err, PN_ERR_ARGUMENT, "a context of %d tokens and the tier %s exclude each other",
-                           o.n_ctx, o.tier);
-        PN_TRY(pn_tier_find(model, o.tier, &tier, err));
-        o.n_ctx = tier->n_ctx;
-        o.tier = tier->name;
-    }
-    if (o.n_ctx == 0) o.n_ctx = trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
-    const bool any_chunk = o.n_chunk == 0;
-    if (any_chunk) o.n_chunk = DEFAULT_CHUNK;
-    if (o.n_ctx < 1 || o.n_ctx > trained)
-        return pn_fail(err, PN_ERR_ARGUMENT, "a context of %d tokens was asked for: this model takes 1 to %d",
-                       o.n_ctx, trained);
-    if (o.n_chunk < 1 || o.n_chunk > MAX_CHUNK)
-        return pn_fail(err, PN_ERR_ARGUMENT,
-                       "a prefill chunk of %d tokens was asked for: 1 to %d are possible", o.n_chunk,
-                       MAX_CHUNK);
-    if (o.kv_type < PN_KV_F16 || o.kv_type >= PN_KV_TYPE_COUNT)
-        return pn_fail(err, PN_ERR_ARGUMENT, "KV type %d is not known", (int)o.kv_type);
-    if (!pn_kv_type_fits(o.kv_type, (size_t)model->info.head_dim))
-        return pn_fail(
-            err, PN_ERR_UNSUPPORTED,
-            "keys and values of fewer bits need heads of a size that an even number of 8 to 64 divides: "
-            "this model's have %d",
-            model->info.head_dim);
-    if (o.precision < PN_PRECISION_HIGH || o.precision > PN_PRECISION_FAST)
-        return pn_fail(err, PN_ERR_ARGUMENT, "precision %d is not known", (int)o.precision);
-    if (o.lookup < PN_LOOKUP_AUTO || o.lookup > PN_LOOKUP_ON)
-        return pn_fail(err, PN_ERR_ARGUMENT, "lookup mode %d is not known", (int)o.lookup);
-    if (o.overflow < PN_OVERFLOW_ERROR || o.overflow > PN_OVERFLOW_SLIDE)
-        return pn_fail(err, PN_ERR_ARGUMENT, "overflow %d is not known", (int)o.overflow);
-    if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
-    PN_TRY(pn_quota_limit(model, any_chunk, &o, err));
-    if (o.n_chunk > o.n_ctx) o.n_chunk = o.n_ctx;
-    *out = o;
-    return PN_OK;
-}
-
-/* Rows of logits. */
-static size_t n_rows(pn_lookup_mode lookup) {
-    return lookup == PN_LOOKUP_OFF ? 1 : PN_DRAFT_MAX + 1;
-}
-
-static uint64_t fixed_bytes(const pn_model *model, pn_lookup_mode lookup, size_t n_ctx) {
-    size_t n_vocab = (size_t)model->decoder->n_vocab;
-    return n_ctx * sizeof(int32_t) + n_rows(lookup) * n_vocab * sizeof(float) + pn_sampler_bytes(n_vocab) +
-           (lookup == PN_LOOKUP_OFF ? 0 : pn_lookup_bytes(n_ctx));
-}
-
-/* UINT64_MAX: more than fits. */
-static uint64_t kv_bytes_of(const pn_model *model, const pn_session_options *o) {
-    const pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o->kv_type);
-    uint64_t bytes = UINT64_MAX;
-    pn_kv_plan_bytes(&shape, (size_t)o->n_ctx, (size_t)o->n_chunk, &bytes);
-    return o->kv_bytes > 0 && o->kv_bytes < bytes ? o->kv_bytes : bytes;
-}
-
-pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
-                          pn_error *err) {
-    pn_session_options o;
-    PN_TRY(complete_options(model, options, &o, err));
-    uint64_t scratch;
-    const uint64_t kv = kv_bytes_of(model, &o);
-    if (kv == UINT64_MAX || !pn_scratch_plan(model->decoder, o.precision, (size_t)o.n_chunk,
-                                             pn_pool_threads(model->pool), &scratch))
-        return pn_fail(err, PN_ERR_LIMIT, "a context of %d tokens does not fit in 64 bits", o.n_ctx);
-    *out = (pn_plan){.n_ctx = o.n_ctx,
-                     .kv_bytes = kv,
-                     .prefix_cache_bytes = pn_prefix_cache_bytes(model, kv),
-                     .scratch_bytes = scratch + fixed_bytes(model, o.lookup, (size_t)o.n_ctx)};
-    return PN_OK;
-}
-
 /* The store of the session's type, with room in its tree for what such a session may leave. */
 static pn_status open_store(pn_model *model, const pn_session_options *o, pn_kv_store **out, pn_error *err) {
-    return pn_model_kv_store(model, o->kv_type, kv_bytes_of(model, o), out, err);
+    return pn_model_kv_store(model, o->kv_type, pn_session_kv_bytes(model, o), out, err);
 }
 
 /* Makes the session one of the tier of the options. */
 static pn_status enter_tier(pn_session *s, const pn_session_options *o, pn_error *err) {
     struct pn_tier_use *tier = NULL;
     if (o->tier) PN_TRY(pn_tier_find(s->model, o->tier, &tier, err));
-    const uint64_t bytes = kv_bytes_of(s->model, o);
+    const uint64_t bytes = pn_session_kv_bytes(s->model, o);
     PN_TRY(pn_tier_claim(s->model, tier, bytes, err));
     s->tier = tier;
     s->tier_bytes = bytes;
@@ -108,15 +25,16 @@ static pn_status enter_tier(pn_session *s, const pn_session_options *o, pn_error
 static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *err) {
     const pn_decoder *d = s->model->decoder;
     pn_kv_store *store = NULL;
+    PN_TRY(pn_plan_claim(s, o, err));
     PN_TRY(enter_tier(s, o, err));
     PN_TRY(open_store(s->model, o, &store, err));
     PN_TRY(pn_kv_init(&s->kv, store, s->n_ctx, (size_t)o->n_chunk, err));
     PN_TRY(pn_scratch_init(&s->scratch, d, o->precision, (size_t)o->n_chunk, pn_pool_threads(s->model->pool),
                            err));
     s->tokens = pn_alloc(PN_MEM_SCRATCH, s->n_ctx, sizeof *s->tokens);
-    s->logits = pn_alloc(PN_MEM_SCRATCH, n_rows(o->lookup) * (size_t)d->n_vocab, sizeof *s->logits);
+    s->logits = pn_alloc(PN_MEM_SCRATCH, pn_logit_rows(o->lookup) * (size_t)d->n_vocab, sizeof *s->logits);
     if (!s->tokens || !s->logits)
-        return pn_fail_memory(err, "session", fixed_bytes(s->model, s->options.lookup, s->n_ctx));
+        return pn_fail_memory(err, "session", pn_session_fixed_bytes(s->model, s->options.lookup, s->n_ctx));
     if (o->lookup != PN_LOOKUP_OFF) PN_TRY(pn_lookup_create(s->n_ctx, &s->lookup, err));
     return pn_sampler_create(s->model->kernels, (size_t)d->n_vocab, &s->sampler, err);
 }
@@ -124,7 +42,7 @@ static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *
 pn_status pn_session_create(pn_model *model, const pn_session_options *options, pn_session **out,
                             pn_error *err) {
     pn_session_options o;
-    PN_TRY(complete_options(model, options, &o, err));
+    PN_TRY(pn_session_complete(model, options, &o, err));
     pn_session *s = pn_alloc(PN_MEM_OTHER, 1, sizeof *s);
     if (!s) return pn_fail_memory(err, "session", sizeof *s);
     s->model = pn_model_share(model);
@@ -152,6 +70,7 @@ void pn_session_free(pn_session *s) {
     pn_scratch_done(&s->scratch);
     pn_kv_done(&s->kv);
     pn_tier_release(s->model, s->tier, s->tier_bytes);
+    pn_plan_release(s);
     pn_model_close(s->model);
     pn_free(s);
 }
@@ -193,7 +112,7 @@ static pn_status change_size(pn_session *s, int n_ctx, const char *tier, pn_erro
     pn_session_options o = s->options;
     o.n_ctx = n_ctx;
     o.tier = tier;
-    PN_TRY(complete_options(s->model, &o, &o, err));
+    PN_TRY(pn_session_complete(s->model, &o, &o, err));
     if ((size_t)o.n_ctx < s->kv.n_tokens)
         return pn_fail(
             err, PN_ERR_LIMIT,
@@ -201,11 +120,18 @@ static pn_status change_size(pn_session *s, int n_ctx, const char *tier, pn_erro
             s->kv.n_tokens);
     struct pn_tier_use *old = s->tier;
     const uint64_t old_bytes = s->tier_bytes;
-    PN_TRY(enter_tier(s, &o, err));
-    const pn_status status = resize_to(s, &o, err);
+    const pn_session_options before = s->options;
+    PN_TRY(pn_plan_claim(s, &o, err));
+    pn_status status = enter_tier(s, &o, err);
+    if (status != PN_OK) {
+        pn_plan_claim(s, &before, NULL); /* it was so before, and fits */
+        return status;
+    }
+    status = resize_to(s, &o, err);
     if (status == PN_OK) {
         pn_tier_release(s->model, old, old_bytes);
     } else {
+        pn_plan_claim(s, &before, NULL);
         pn_tier_release(s->model, s->tier, s->tier_bytes);
         s->tier = old;
         s->tier_bytes = old_bytes;
@@ -252,7 +178,8 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
                               .kv_type = s->kv.type,
                               .n_step_downs = s->n_step_downs,
                               .n_stepped = s->n_stepped,
-                              .scratch_bytes = scratch + fixed_bytes(s->model, s->options.lookup, s->n_ctx)};
+                              .scratch_bytes =
+                                  scratch + pn_session_fixed_bytes(s->model, s->options.lookup, s->n_ctx)};
 }
 
 static pn_forward forward_of(pn_session *s) {

@@ -94,11 +94,15 @@ pn_kv_need pn_kv_need_of(const pn_kv_shape *shape, size_t max_tokens, size_t n_c
     const size_t in_window = n_blocks_of((size_t)shape->window + n_chunk + PN_KV_BLOCK - 2) + 1;
     const size_t most[PN_KV_LANES] = {all, shape->window > 0 ? least(all, in_window) : 0};
     const pn_kv_type fresh = pn_kv_fresh_type(shape->type);
+    const size_t n_first = pn_kv_keeps_first(shape->type), n_full = max_tokens / PN_KV_BLOCK;
     pn_kv_need need = {0};
     for (int lane = 0; lane < PN_KV_LANES; lane++) {
-        need.n[lane][shape->type] = most[lane];
-        if (fresh != shape->type)
-            need.n[lane][fresh] = least(most[lane], in_chunk + pn_kv_keeps_first(shape->type));
+        need.n[lane][fresh] = most[lane];
+        if (fresh == shape->type) continue;
+        /* Only full blocks are packed, and not the first of all; a window passes that one. */
+        const size_t first = lane == PN_KV_FULL && n_full > 0 ? n_first : 0;
+        need.n[lane][shape->type] = least(most[lane], n_full - first);
+        need.n[lane][fresh] = least(most[lane], in_chunk + n_first);
     }
     return need;
 }

@@ -43,6 +43,7 @@ class ModelOptions(c.Structure):
         ("prefix_cache", c.c_uint64),
         ("tiers", c.c_void_p),
         ("n_tiers", c.c_size_t),
+        ("session", c.c_void_p),
     ]
 
 
@@ -95,10 +96,14 @@ class SessionOptions(c.Structure):
 
 class Plan(c.Structure):
     _fields_ = [
+        ("weights_bytes", c.c_uint64),
+        ("tables_bytes", c.c_uint64),
         ("n_ctx", c.c_int),
         ("kv_bytes", c.c_uint64),
         ("prefix_cache_bytes", c.c_uint64),
         ("scratch_bytes", c.c_uint64),
+        ("total_bytes", c.c_uint64),
+        ("budget_bytes", c.c_uint64),
     ]
 
 

@@ -140,7 +140,7 @@ def test_run_prints_only_the_answer(postern, tiny):
     answer = run_json(postern, *arguments)
     assert output(plain) == answer["text"] != ""
     assert plain.stderr == ""
-    assert set(answer) == {"text", "finish_reason", "usage", "cut", "kv", "seed", "timings", "lookup", "model", "precision"}
+    assert set(answer) == {"text", "finish_reason", "usage", "cut", "kv", "seed", "timings", "lookup", "model", "precision", "memory"}
     assert answer["precision"] == "high"
     assert answer["seed"] == 7 and answer["finish_reason"] in ("stop", "length")
     usage = answer["usage"]
@@ -198,7 +198,7 @@ def test_stats_and_plan_go_to_standard_error(postern, tiny):
     assert output(done) == output(postern("run", tiny, "-p", "Hello", "-n", "4", "--seed", "5"))
     first, *rest = done.stderr.splitlines()
     assert re.search(r"\d+ threads?, \w+; memory: weights .* \+ KV at most .* \+ scratch .* = ", first)
-    assert [line.split()[0] for line in rest] == ["load", "prefill", "decode", "context", "memory", "seed"]
+    assert [line.split()[0] for line in rest] == ["load", "prefill", "decode", "context", "memory", "budget", "seed"]
     assert rest[-1].split()[1] == "5"
 
 
@@ -582,6 +582,28 @@ def test_a_long_text_slides_and_says_so(postern, tiny):
     assert f"tokens {cut['from'] + 1} to {cut['to']} were cut out" in done.stderr
     whole = json.loads(output(postern("run", tiny, "-p", text, "--ctx", "200", "-n", "8", "--json")))
     assert whole["cut"] == {"from": 0, "to": 0, "slides": 0}
+
+
+def test_the_plan_is_printed_and_kept(postern, tiny):
+    plan = json.loads(output(postern("run", tiny, "--plan", "--ctx", "128", "--json")))
+    parts = [plan[key] for key in ("weights_bytes", "kv_bytes", "prefix_cache_bytes", "scratch_bytes", "tables_bytes")]
+    assert plan["fits"] and plan["ctx"] == 128 and sum(parts) == plan["total_bytes"] < plan["budget_bytes"]
+    table = output(postern("run", tiny, "--plan", "--ctx", "128"))
+    assert re.search(r"keys and values .* 128 tokens of type f16\n.*budget .* fits\n", table, re.DOTALL)
+    answer = json.loads(output(postern("run", tiny, "-p", "Hello", "--ctx", "128", "-n", "60", "--json")))
+    memory = answer["memory"]
+    assert memory["planned_bytes"] == plan["total_bytes"] and memory["peak_bytes"] <= plan["total_bytes"] * 1.03
+
+
+def test_what_passes_the_budget_is_refused(postern, tiny):
+    plan = json.loads(output(postern("run", tiny, "--plan", "--ctx", "256", "--json")))
+    little = str(plan["total_bytes"] - plan["kv_bytes"] // 2)
+    assert_fails(postern("run", tiny, "-p", "Hello", "--ctx", "256", "--memory-budget", little), LIMIT,
+                 "256 tokens of context", "the memory budget is", "what would do: a context of ")
+    shown = postern("run", tiny, "--plan", "--ctx", "256", "--memory-budget", little)
+    assert shown.returncode == LIMIT and "does not fit" in shown.stdout and "what would do" in shown.stderr
+    done = postern("run", tiny, "-p", "Hello", "-n", "4", "--temp", "0", "--memory-budget", little)
+    assert re.search(r"memory budget of .* leaves a context of \d+ tokens", done.stderr), done.stderr
 
 
 def test_a_quota_packs_keys_and_values_to_fewer_bits(postern, smollm2):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What containers do to a process: quotas of control groups, CPU affinity."""
 
+import json
 import os
 import re
 import subprocess
@@ -53,10 +54,25 @@ def test_a_cpu_quota_is_rounded_down(postern_bin, tiny_models, group):
     assert threads_of(run_in(folder, postern_bin, "run", tiny_models["llama-gqa"], "-p", "a", "-n", "1", "-v")) == 1
 
 
-def test_a_plan_beyond_the_memory_limit_is_warned_of(postern_bin, smollm2, group):
+def test_a_plan_beyond_the_memory_limit_is_refused(postern_bin, smollm2, group):
     folder = group("memory", {"memory.limit_in_bytes": 160 << 20})
     command = [postern_bin, "run", smollm2, "-p", "a", "-n", "1"]
     large = run_in(folder, *command, "--ctx", "8192", "--kv-type", "f32")
     small = run_in(folder, *command, "--ctx", "512")
-    assert large.returncode == 0 and "of memory is free" in large.stderr
-    assert small.returncode == 0 and "of memory is free" not in small.stderr
+    any_size = run_in(folder, *command)
+    assert large.returncode == 4 and "what would do: a context of" in large.stderr
+    assert small.returncode == 0 and "budget" not in small.stderr
+    assert any_size.returncode == 0 and "leaves a context of" in any_size.stderr
+
+
+def test_sessions_that_grow_to_the_budget_stay_within_the_group(postern_bin, smollm2, group):
+    """What is planned is what the group allows and 3 %: full contexts, longer than they hold, again and again."""
+    budget = 170 << 20
+    folder = group("memory", {"memory.limit_in_bytes": budget * 103 // 100})
+    text = "The old clock on the wall had stopped at noon. " * 400
+    done = run_in(folder, postern_bin, "run", smollm2, "-p", text, "--memory-budget", str(budget), "--overflow", "slide",
+                  "--temp", "0", "-n", "1500", "--logit-bias", "0=-inf,2=-inf", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["usage"]["completion_tokens"] == 1500 and answer["cut"]["slides"] > 1
+    assert answer["memory"]["peak_bytes"] <= budget
