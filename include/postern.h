@@ -95,7 +95,7 @@ typedef struct pn_model_options {
                       $XDG_CACHE_HOME/postern or ~/.cache/postern for the next time */
     uint64_t prefix_cache; /* bytes for keys and values of texts that no session has any more, so that a later
                               one with the same beginning need not compute them again; 0: a quarter of what
-                              the largest session may take; PN_PREFIX_CACHE_OFF: none */
+                              the largest session may take, and a window; PN_PREFIX_CACHE_OFF: none */
     const pn_tier *tiers; /* [n_tiers] that sessions may be of; none: "short" with 4096 tokens and "long" with
                              what the model was trained for */
     size_t n_tiers;

@@ -60,7 +60,7 @@ pn_status pn_vocab_load(const pn_gguf *file, int n_vocab, pn_tokenizer **out, pn
 pn_status pn_vocab_settings(const pn_gguf *file, pn_tokenizer_spec *spec, pn_error *err);
 
 /* stores.c: bytes of what the sessions of these options may leave in the tree of prefixes. */
-uint64_t pn_prefix_cache_bytes(const pn_model *model, uint64_t session_kv_bytes);
+uint64_t pn_prefix_cache_bytes(const pn_model *model, pn_kv_type type, uint64_t session_kv_bytes);
 /* Where a session's keys and values go: one store for all sessions of a type. The model owns it. */
 pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_kv_bytes, pn_kv_store **out,
                             pn_error *err);

@@ -46,7 +46,7 @@ uint64_t pn_session_bytes(const pn_model *model, const pn_session_options *o) {
     const uint64_t kv = pn_session_kv_bytes(model, o), scratch = scratch_bytes(model, o);
     uint64_t sum;
     if (kv == UINT64_MAX || scratch == UINT64_MAX || !pn_add_u64(kv, scratch, &sum)) return UINT64_MAX;
-    return sum + pn_prefix_cache_bytes(model, kv);
+    return sum + pn_prefix_cache_bytes(model, o->kv_type, kv);
 }
 
 /* With the model and its other sessions. */
@@ -239,7 +239,7 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
                      .weights_bytes = model->info.weights_bytes,
                      .tables_bytes = model->info.tables_bytes,
                      .kv_bytes = kv,
-                     .prefix_cache_bytes = pn_prefix_cache_bytes(model, kv),
+                     .prefix_cache_bytes = pn_prefix_cache_bytes(model, o.kv_type, kv),
                      .scratch_bytes = scratch_bytes(model, &o),
                      .total_bytes = all_bytes(model, &o),
                      .budget_bytes = pn_mem_budget()};

@@ -44,6 +44,7 @@ pn_prefix_node *pn_prefix_add(pn_kv_store *store, pn_prefix_node *parent, const 
     if (!node) return NULL;
     node->parent = parent;
     node->sibling = parent->child;
+    if (parent->child) parent->parted = true;
     parent->child = node;
     node->newer = store->root;
     node->older = store->root->older;
@@ -97,28 +98,44 @@ static bool node_is_free(const pn_prefix_node *node) {
     return tree_alone(full) || tree_alone(windowed) || (!full && !windowed);
 }
 
-bool pn_prefix_evict(pn_kv_store *store) {
-    pn_prefix_node *victim = NULL;
-    bool whole = false;
-    uint64_t oldest = UINT64_MAX;
-    for (pn_prefix_node *node = store->root->newer; node != store->root; node = node->newer) {
-        const uint64_t windowed_at = node->used_at[PN_KV_WINDOWED], used_at = node_used_at(node);
-        if (tree_alone(node->blocks[PN_KV_WINDOWED]) && windowed_at < oldest) {
-            victim = node;
-            whole = false;
-            oldest = windowed_at;
-        }
-        if (node_is_free(node) && used_at < oldest) {
-            victim = node;
-            whole = true;
-            oldest = used_at;
-        }
+/* What a block is worth, the least first. Of a windowed lane, texts that end or part within a window of it
+   need it: where they part another may do so again, as after a system prompt. */
+enum worth { PASSED, AT_END, AT_PARTING };
+
+static enum worth worth_of(const pn_kv_store *store, const pn_prefix_node *node) {
+    const size_t reach = (size_t)store->shape.window / PN_KV_BLOCK + 1;
+    for (size_t i = 0; i <= reach; i++, node = node->child) {
+        if (node->parted) return AT_PARTING;
+        if (!node->child) return AT_END;
     }
-    if (!victim) return false;
-    if (whole)
-        give_up_node(store, victim);
+    return PASSED;
+}
+
+/* The block to give up, as far as it is known. */
+struct victim {
+    pn_prefix_node *node;
+    bool whole; /* with all its blocks, and no longer a node */
+    enum worth worth;
+    uint64_t used_at;
+};
+
+static void consider(struct victim *v, pn_prefix_node *node, bool whole, enum worth worth, uint64_t used_at) {
+    if (v->node && (worth > v->worth || (worth == v->worth && used_at >= v->used_at))) return;
+    *v = (struct victim){node, whole, worth, used_at};
+}
+
+bool pn_prefix_evict(pn_kv_store *store) {
+    struct victim v = {.node = NULL};
+    for (pn_prefix_node *node = store->root->newer; node != store->root; node = node->newer) {
+        if (tree_alone(node->blocks[PN_KV_WINDOWED]))
+            consider(&v, node, false, worth_of(store, node), node->used_at[PN_KV_WINDOWED]);
+        if (node_is_free(node)) consider(&v, node, true, AT_END, node_used_at(node));
+    }
+    if (!v.node) return false;
+    if (v.whole)
+        give_up_node(store, v.node);
     else
-        give_up_block(store, victim, PN_KV_WINDOWED);
+        give_up_block(store, v.node, PN_KV_WINDOWED);
     return true;
 }
 

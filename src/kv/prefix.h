@@ -16,6 +16,7 @@ struct pn_prefix_node {
     uint64_t hash;
     uint64_t used_at[PN_KV_LANES]; /* the store's clock */
     int n_users;                   /* timelines that end here */
+    bool parted;                   /* texts have gone on from here in different ways */
     pn_kv_block *blocks[PN_KV_LANES];
     int32_t tokens[PN_KV_BLOCK];
 };
@@ -34,8 +35,9 @@ void pn_prefix_complete(pn_kv_store *store, pn_prefix_node *node, pn_kv_lane lan
 /* A node's blocks of one lane are of use now. */
 void pn_prefix_touch(pn_kv_store *store, pn_prefix_node *node, pn_kv_lane lane);
 
-/* Gives up the block, of those the tree alone owns, that was of no use for the longest time: one of a
-   windowed lane, or those of a node that none follows. False when there is none. */
+/* Gives up one of the blocks that the tree alone owns: of a windowed lane one that no text is likely to need,
+   or else what was of no use for the longest time, where a text ends before where texts part. False when
+   there is none. */
 bool pn_prefix_evict(pn_kv_store *store);
 /* Gives up the node of a block that a timeline is about to write, if no text goes on from there. */
 bool pn_prefix_let_go(pn_kv_store *store, pn_kv_block *block);

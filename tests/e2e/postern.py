@@ -20,6 +20,7 @@ KV_F16, KV_F32 = 0, 1
 PRECISION_HIGH, PRECISION_EXACT, PRECISION_FAST = 0, 1, 2
 LOOKUP_AUTO, LOOKUP_OFF, LOOKUP_ON = 0, 1, 2
 OVERFLOW_ERROR, OVERFLOW_SLIDE = 0, 1
+PREFIX_CACHE_OFF = 2**64 - 1
 FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED = 0, 1, 2
 
 
@@ -315,8 +316,8 @@ class Library:
     def version(self):
         return self.pn_version().decode()
 
-    def open(self, path, n_threads=0):
-        return Model(self, path, n_threads)
+    def open(self, path, n_threads=0, prefix_cache=0):
+        return Model(self, path, n_threads, prefix_cache)
 
     def inspect(self, path, full=False):
         text = Text()
@@ -356,10 +357,10 @@ class Handle:
 
 
 class Model(Handle):
-    def __init__(self, library, path, n_threads=0):
+    def __init__(self, library, path, n_threads=0, prefix_cache=0):
         super().__init__()
         self.library = library
-        options = ModelOptions(n_threads)
+        options = ModelOptions(n_threads, prefix_cache=prefix_cache)
         library.call("pn_model_open", _path(path), c.byref(options), c.byref(self.pointer))
 
     def close(self):

@@ -275,6 +275,32 @@ static void windows_resume_where_their_blocks_are(void **state) {
     pn_kv_store_free(store);
 }
 
+/* The windowed blocks before the place where texts part, as after a system prompt, outlive those of texts
+   since, in a cache that holds one window. */
+static void windows_stay_where_texts_part(void **state) {
+    (void)state;
+    enum { SYSTEM = 256, TEXT = 700, N_TEXTS = 6 };
+    static int32_t text[TEXT];
+    const size_t window_blocks = (size_t)windowed.window / PN_KV_BLOCK + 2;
+    pn_kv_store *store;
+    assert_int_equal(pn_kv_store_create(&windowed, &store, NULL), PN_OK);
+    const uint64_t full = pn_kv_store_block_bytes(store, PN_KV_FULL, windowed.type),
+                   passing = pn_kv_store_block_bytes(store, PN_KV_WINDOWED, windowed.type);
+    assert_int_equal(pn_kv_store_set_quota(store, 12 * full + window_blocks * passing, NULL), PN_OK);
+    for (int32_t which = 0; which < N_TEXTS; which++) {
+        struct line l = open_line(store, TEXT);
+        for (size_t i = 0; i < TEXT; i++)
+            text[i] = i < SYSTEM ? (int32_t)i : 1000 * (which + 1) + (int32_t)i;
+        const size_t resumed = resume(&l, text, TEXT - 1);
+        if (which >= 2) assert_int_equal(resumed, SYSTEM); /* the second text is the first to part */
+        assert_int_equal(extend(&l, text, TEXT), PN_OK);
+        check_line(&l);
+        pn_kv_publish(&l.kv, l.tokens);
+        pn_kv_done(&l.kv);
+    }
+    pn_kv_store_free(store);
+}
+
 /* The last block of a timeline that has no room beside: the tree lets go of it. */
 static void a_block_is_written_without_room_for_a_copy(void **state) {
     (void)state;
@@ -339,6 +365,7 @@ int main(void) {
         cmocka_unit_test(the_price_of_a_context_is_the_formula),
         cmocka_unit_test(timelines_share_and_never_mix),
         cmocka_unit_test(windows_resume_where_their_blocks_are),
+        cmocka_unit_test(windows_stay_where_texts_part),
         cmocka_unit_test(a_block_is_written_without_room_for_a_copy),
         cmocka_unit_test(threads_share_a_store),
     };

@@ -4,6 +4,7 @@
 #include "support/tiny_models.h"
 
 #include "base/mem.h"
+#include "engine/engine.h"
 
 #include <postern.h>
 
@@ -181,6 +182,83 @@ static void tiers_have_sizes_and_quotas(void **state) {
     pn_model_close(model);
 }
 
+/* ---- conversations apart ---- */
+
+enum { N_TALKS = 20, N_PAIRS = 40, TALK = 150, COMMON = 70, WORDS = 8 };
+
+/* A conversation: a system prompt that all share, then what it alone says, and its answer when nothing is
+ * shared. */
+struct talk {
+    int32_t tokens[TALK], answer[WORDS];
+};
+
+static void answer_to(pn_model *model, const struct talk *talk, int32_t answer[WORDS]) {
+    pn_session *s = open_session(model, TALK + WORDS, 32);
+    const pn_generate_options o = greedy(WORDS);
+    pn_generate_result r = generate(s, talk->tokens, TALK, &o);
+    memcpy(answer, r.tokens.ids, WORDS * sizeof *answer);
+    pn_generate_result_free(&r);
+    pn_session_free(s);
+}
+
+static void make_talks(pn_model *model, struct talk talks[N_TALKS]) {
+    const int n_vocab = n_vocab_of(model);
+    for (int t = 0; t < N_TALKS; t++) {
+        for (int i = 0; i < TALK; i++)
+            talks[t].tokens[i] = 10 + (i < COMMON ? i * 7 : i * (t + 3) + t * 11) % (n_vocab - 10);
+        answer_to(model, &talks[t], talks[t].answer);
+    }
+}
+
+struct speaker {
+    pn_model *model;
+    const struct talk *talks;
+    int first;
+    bool foreign; /* it was answered with another's words */
+};
+
+static void *speak(void *arg) {
+    struct speaker *s = arg;
+    for (int i = 0; i < N_PAIRS; i++) {
+        const struct talk *talk = &s->talks[(s->first + i * 7) % N_TALKS];
+        int32_t answer[WORDS];
+        answer_to(s->model, talk, answer);
+        if (memcmp(answer, talk->answer, sizeof answer) != 0) s->foreign = true;
+    }
+    return NULL;
+}
+
+/* Two at a time, in a cache for four, with hashes that tell nothing apart. */
+static void conversations_never_mix(void **state) {
+    (void)state;
+    static struct talk talks[N_TALKS];
+    for (size_t p = 0; p < N_PATHS; p++)
+        for (int hashed = 0; hashed < 2; hashed++) {
+            const pn_model_options cold = {.n_threads = 1, .prefix_cache = PN_PREFIX_CACHE_OFF};
+            pn_model *model;
+            pn_plan plan;
+            assert_int_equal(pn_model_open(paths[p], &cold, &model, NULL), PN_OK);
+            make_talks(model, talks);
+            const pn_session_options o = {.n_ctx = TALK + WORDS, .n_chunk = 32};
+            assert_int_equal(pn_session_plan(model, &o, &plan, NULL), PN_OK);
+            pn_model_close(model);
+            const pn_model_options options = {.n_threads = 2, .prefix_cache = 4 * plan.kv_bytes};
+            assert_int_equal(pn_model_open(paths[p], &options, &model, NULL), PN_OK);
+            pn_session_free(open_session_with(model, o)); /* so that there is a store */
+            if (!hashed) model->stores[PN_KV_F16]->hash_mask = 0;
+            struct speaker speakers[] = {{model, talks, 0, false}, {model, talks, 3, false}};
+            pthread_t threads[2];
+            for (int i = 0; i < 2; i++)
+                assert_int_equal(pthread_create(&threads[i], NULL, speak, &speakers[i]), 0);
+            for (int i = 0; i < 2; i++)
+                pthread_join(threads[i], NULL);
+            assert_false(speakers[0].foreign || speakers[1].foreign);
+            const pn_kv_counters *counters = &model->stores[PN_KV_F16]->counters;
+            assert_true(counters->n_reused > 0 && counters->n_evicted > 0);
+            pn_model_close(model);
+        }
+}
+
 /* ---- quotas ---- */
 
 /* A session steps down as it grows, and never passes its quota. */
@@ -316,6 +394,7 @@ int main(void) {
         cmocka_unit_test(forks_go_on_by_themselves),
         cmocka_unit_test(sessions_can_be_resized),
         cmocka_unit_test(tiers_have_sizes_and_quotas),
+        cmocka_unit_test(conversations_never_mix),
         cmocka_unit_test(a_quota_steps_down),
         cmocka_unit_test(the_end_of_the_context),
         cmocka_unit_test(sliding_is_computing_the_shorter_text),
