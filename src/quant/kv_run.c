@@ -35,7 +35,7 @@ static void put_code(uint8_t *row, size_t n, int bits, size_t i, uint8_t code) {
         return;
     }
     uint8_t *byte = &row[byte_of(n, i, &high)];
-    *byte = high ? (uint8_t)((*byte & 15) | code << 4) : (uint8_t)((*byte & 240) | code);
+    *byte = (uint8_t)(high ? (*byte & 15) | code << 4 : (*byte & 240) | code);
 }
 
 static void pack_row(const uint16_t *x, size_t n, int bits, uint8_t *codes, uint16_t *scale, uint16_t *min) {
