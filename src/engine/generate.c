@@ -13,8 +13,8 @@ struct answer {
     int32_t *ids; /* grows */
     size_t n, cap;
     pn_finish finish;
-    size_t n_keep,
-        cut; /* where the context slides: tokens of the text that stay, and that were cut after them */
+    bool slides;        /* when the context is full */
+    size_t n_keep, cut; /* tokens of the text that stay, and that were cut after them */
 };
 
 static pn_status check(const pn_session *s, size_t n_prompt, const pn_generate_options *o, pn_error *err) {
@@ -28,10 +28,6 @@ static pn_status check(const pn_session *s, size_t n_prompt, const pn_generate_o
             return pn_fail(err, PN_ERR_ARGUMENT, "stop string %zu is empty: it would end every answer",
                            i + 1);
     return pn_sampling_check(&o->sampling, (size_t)s->model->decoder->n_vocab, err);
-}
-
-static bool slides(const struct answer *a) {
-    return a->session->options.overflow == PN_OVERFLOW_SLIDE;
 }
 
 static pn_status keep_token(struct answer *a, int32_t id, pn_error *err) {
@@ -65,7 +61,7 @@ static pn_status sample(struct answer *a, const float *logits, size_t n_history,
         a->finish = PN_FINISH_STOP;
     else if (a->stream.refused || pn_session_take_cancel(s))
         a->finish = PN_FINISH_CANCELLED;
-    else if (a->n >= a->max_tokens || (n_history >= s->n_ctx && !slides(a)))
+    else if (a->n >= a->max_tokens || (n_history >= s->n_ctx && !a->slides))
         a->finish = PN_FINISH_LENGTH;
     else
         *over = false;
@@ -148,16 +144,24 @@ static pn_status hand_over(struct answer *a, pn_generate_result *r, pn_error *er
     return PN_OK;
 }
 
+/* Where the prompt fits but keeps so much that nothing could be cut, the answer ends with the context. */
+static pn_status begin_sliding(struct answer *a, size_t n_prompt, pn_error *err) {
+    const size_t n_ctx = a->session->n_ctx;
+    if (a->session->options.overflow != PN_OVERFLOW_SLIDE) return PN_OK;
+    const pn_status status = pn_overflow_keep(a->o->n_keep, n_ctx, &a->n_keep, err);
+    if (status != PN_OK) return n_prompt < n_ctx ? PN_OK : status;
+    a->slides = true;
+    a->cut = pn_overflow_cut(n_prompt, a->n_keep, n_ctx);
+    return PN_OK;
+}
+
 /* Cancelling in prefill is no failure: the answer is empty and says so. */
 static pn_status run(struct answer *a, const int32_t *prompt, size_t n_prompt, pn_generate_result *r,
                      pn_error *err) {
     const double start = pn_clock_seconds();
     const size_t steps_before = a->session->n_step_downs;
-    if (slides(a)) {
-        PN_TRY(pn_overflow_keep(a->o->n_keep, a->session->n_ctx, &a->n_keep, err));
-        a->cut = pn_overflow_cut(n_prompt, a->n_keep, a->session->n_ctx);
-        r->n_slides = a->cut > 0;
-    }
+    PN_TRY(begin_sliding(a, n_prompt, err));
+    r->n_slides = a->cut > 0;
     pn_status status =
         pn_overflow_sync(a->session, prompt, n_prompt, a->n_keep, a->cut, a->o->on_prefill, a->o->user, err);
     r->n_reused = a->session->n_reused;

@@ -344,7 +344,12 @@ static void the_end_of_the_context(void **state) {
     o.n_keep = 51;
     pn_error err;
     pn_generate_result r = {0};
-    assert_int_equal(pn_generate(slides, tokens, 90, &o, &r, &err), PN_ERR_LIMIT);
+    assert_int_equal(pn_generate(slides, tokens, 101, &o, &r, &err), PN_ERR_LIMIT);
+    r = generate(slides, tokens, 90, &o); /* fits, but could not slide: the answer ends with the context */
+    assert_int_equal(r.tokens.n, 11);
+    assert_int_equal(r.finish, PN_FINISH_LENGTH);
+    assert_int_equal(r.n_slides, 0);
+    pn_generate_result_free(&r);
     pn_session_free(ends);
     pn_session_free(slides);
     pn_model_close(model);
