@@ -255,16 +255,18 @@ PN_API pn_status pn_session_fork(pn_session *session, pn_session **out, pn_error
 
 typedef struct pn_session_stats {
     int n_ctx;
-    const char *tier;       /* lives as long as the model; NULL: none */
-    size_t n_tokens;        /* tokens whose KV is held */
-    size_t n_reused;        /* of the last sync: tokens kept from before, or taken over */
-    size_t n_shared;        /* of these: taken over from other sessions, or from texts of before */
-    size_t n_prefilled;     /* of the last sync: tokens computed */
-    double prefill_seconds; /* of the last sync */
-    uint64_t kv_bytes;      /* blocks that this session holds, alone or with others */
-    pn_kv_type kv_type;     /* what full blocks become now */
-    size_t n_step_downs;    /* how often they were packed to fewer bits */
-    size_t n_stepped;       /* tokens whose keys and values the last of these packed */
+    const char *tier;            /* lives as long as the model; NULL: none */
+    size_t n_tokens;             /* tokens whose KV is held */
+    size_t n_reused;             /* of the last sync: tokens kept from before, or taken over */
+    size_t n_shared;             /* of these: taken over from other sessions, or from texts of before */
+    size_t n_prefilled;          /* of the last sync: tokens computed */
+    double prefill_seconds;      /* of the last sync */
+    uint64_t kv_bytes;           /* blocks that this session holds, alone or with others */
+    pn_kv_type kv_type;          /* what full blocks become now */
+    size_t n_step_downs;         /* how often they were packed to fewer bits */
+    size_t n_stepped;            /* tokens whose keys and values the last of these packed */
+    uint64_t prefix_cache_bytes; /* held of texts that no session of the type has any more */
+    uint64_t n_evicted;          /* blocks of such texts that were given up, so far */
     uint64_t scratch_bytes;
 } pn_session_stats;
 PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *out);

@@ -167,6 +167,8 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
     uint64_t scratch = 0;
     pn_scratch_plan(s->model->decoder, s->options.precision, s->scratch.n_chunk,
                     pn_pool_threads(s->model->pool), &scratch);
+    uint64_t cached, n_evicted;
+    pn_kv_store_get_cache(s->kv.store, &cached, &n_evicted);
     *out = (pn_session_stats){.n_ctx = (int)s->n_ctx,
                               .tier = s->tier ? s->tier->name : NULL,
                               .n_tokens = s->kv.n_tokens,
@@ -178,6 +180,8 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
                               .kv_type = s->kv.type,
                               .n_step_downs = s->n_step_downs,
                               .n_stepped = s->n_stepped,
+                              .prefix_cache_bytes = cached,
+                              .n_evicted = n_evicted,
                               .scratch_bytes =
                                   scratch + pn_session_fixed_bytes(s->model, s->options.lookup, s->n_ctx)};
 }

@@ -351,7 +351,6 @@ static void settle(const struct source *s, size_t n) {
 
 static size_t resume(const struct source *s, size_t n) {
     const size_t at = resume_point(s, n);
-    if (at > s->n_own) s->kv->store->counters.n_reused += at - s->n_own;
     settle(s, at);
     pn_prefix_trim(s->kv->store);
     return at;

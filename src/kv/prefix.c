@@ -66,7 +66,7 @@ static void give_up_block(pn_kv_store *store, pn_prefix_node *node, int lane) {
         store->cached -= store->layouts[block->type].block_bytes[block->lane];
     block->node = NULL;
     pn_kv_block_drop_locked(store, block);
-    store->counters.n_evicted++;
+    store->n_evicted++;
 }
 
 static void give_up_node(pn_kv_store *store, pn_prefix_node *node) {

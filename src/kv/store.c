@@ -241,6 +241,13 @@ bool pn_kv_block_own(pn_kv_store *store, pn_kv_block **block) {
     return own;
 }
 
+void pn_kv_store_get_cache(pn_kv_store *store, uint64_t *cached, uint64_t *n_evicted) {
+    lock(store);
+    *cached = store->cached;
+    *n_evicted = store->n_evicted;
+    unlock(store);
+}
+
 uint64_t pn_kv_store_bytes(pn_kv_store *store) {
     uint64_t bytes = 0;
     lock(store);

@@ -23,11 +23,6 @@ typedef struct pn_kv_block {
     unsigned char *data;
 } pn_kv_block;
 
-typedef struct pn_kv_counters {
-    uint64_t n_reused;  /* tokens that timelines took over from the tree */
-    uint64_t n_evicted; /* blocks that the tree gave up */
-} pn_kv_counters;
-
 /* Blocks that a timeline of max_tokens needs, by lane and type, if at most n_chunk tokens are computed at a
    time. */
 typedef struct pn_kv_need {
@@ -47,7 +42,7 @@ typedef struct pn_kv_store {
     uint64_t cached;      /* bytes that it does */
     uint64_t clock;       /* ticks with every use of the tree */
     uint64_t hash_mask;   /* all ones; tests leave fewer bits, so that hashes collide */
-    pn_kv_counters counters;
+    uint64_t n_evicted;   /* blocks that the tree gave up */
 } pn_kv_store;
 
 /* With one owner and room for nothing yet. */
@@ -74,6 +69,8 @@ void pn_kv_block_share_locked(pn_kv_store *store, pn_kv_block *block);
 void pn_kv_block_drop_locked(pn_kv_store *store, pn_kv_block *block);
 
 uint64_t pn_kv_store_block_bytes(const pn_kv_store *store, pn_kv_lane lane, pn_kv_type type);
+/* Bytes that the tree owns alone, and blocks that it gave up so far. */
+void pn_kv_store_get_cache(pn_kv_store *store, uint64_t *cached, uint64_t *n_evicted);
 /* Bytes held now, those of free blocks in slabs among them. */
 uint64_t pn_kv_store_bytes(pn_kv_store *store);
 

@@ -121,6 +121,8 @@ class SessionStats(c.Structure):
         ("kv_type", c.c_int),
         ("n_step_downs", c.c_size_t),
         ("n_stepped", c.c_size_t),
+        ("prefix_cache_bytes", c.c_uint64),
+        ("n_evicted", c.c_uint64),
         ("scratch_bytes", c.c_uint64),
     ]
 
