@@ -14,15 +14,8 @@ export CMAKE_BUILD_PARALLEL_LEVEL
 unset MAKEFLAGS MFLAGS MAKELEVEL # of the make that called us; the build has its own number of jobs
 
 cmake --preset "$preset" --log-level=WARNING ${PN_WERROR:+"-DPN_WERROR=$PN_WERROR"}
-
-log=build/$preset/build.log
-failed=build/$preset/build-failed
-attempt() {
-    rm -f "$failed"
-    { cmake --build --preset "$preset" "$@" 2>&1 || touch "$failed"; } | tee "$log"
-    [ ! -e "$failed" ]
-}
-[ $# -eq 0 ] || set -- --target "$@"
-# A compiler that gives up on a file which it compiles the next time was let down by the machine; a fault of its own
-# comes again.
-attempt "$@" || { grep -q 'internal compiler error' "$log" && attempt "$@"; }
+if [ $# -gt 0 ]; then
+    cmake --build --preset "$preset" --target "$@"
+else
+    cmake --build --preset "$preset"
+fi

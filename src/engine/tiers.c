@@ -27,8 +27,9 @@ static pn_status add_tier(pn_model *m, size_t i, const pn_tier *t, pn_error *err
 pn_status pn_tiers_init(pn_model *m, const pn_model_options *o, pn_error *err) {
     const pn_tier usual[] = {{.name = "short", .n_ctx = SHORT_CTX},
                              {.name = "long", .n_ctx = m->info.n_ctx_train}};
-    const pn_tier *tiers = o->n_tiers ? o->tiers : usual;
-    m->n_tiers = o->n_tiers ? o->n_tiers : sizeof usual / sizeof usual[0];
+    const bool given = o->tiers != NULL;
+    const pn_tier *tiers = given ? o->tiers : usual;
+    m->n_tiers = given ? o->n_tiers : sizeof usual / sizeof usual[0];
     m->tiers = pn_arena_alloc(&m->strings, m->n_tiers * sizeof *m->tiers);
     if (!m->tiers) return pn_fail_memory(err, "context tiers", m->n_tiers * sizeof *m->tiers);
     for (size_t i = 0; i < m->n_tiers; i++)

@@ -122,11 +122,19 @@ static pn_status read_biases(pn_hf_model *m, pn_error *err) {
     return PN_OK;
 }
 
+/* Not fmax and fmin: GCC 12 for ARM does not survive a loop of them. */
+static double greater(double a, double b) {
+    return b > a ? b : a;
+}
+static double lesser(double a, double b) {
+    return b < a ? b : a;
+}
+
 /* What Llama 3.1 divides a frequency by: between wavelengths of context / 4 and context it goes from 1 to
    `factor`. */
 static double llama3_divisor(const pn_hf_llama3_rope *rope, double wavelength) {
     double smooth = ((double)rope->original_context / wavelength - 1) / 3;
-    smooth = fmin(fmax(smooth, 0), 1);
+    smooth = lesser(greater(smooth, 0), 1);
     return 1 / ((1 - smooth) / rope->factor + smooth);
 }
 
@@ -147,13 +155,13 @@ static pn_hf_llama3_rope guess_llama3(const pn_hparams *h, const pn_gguf_tensor 
     pn_hf_llama3_rope rope = {.used = true, .factor = 1};
     double least = 0, greatest = INFINITY, context = 8192;
     for (size_t i = 0; i < n; i++)
-        rope.factor = fmax(rope.factor, factor_at(t, i));
+        rope.factor = greater(rope.factor, factor_at(t, i));
     for (size_t i = 0; i < n; i++) {
         const double f = factor_at(t, i), wavelength = wavelength_at(h, i);
         if (f < 1.0001)
-            least = fmax(least, 4 * wavelength);
+            least = greater(least, 4 * wavelength);
         else if (f > 0.9999 * rope.factor)
-            greatest = fmin(greatest, wavelength);
+            greatest = lesser(greatest, wavelength);
         else
             least = greatest = wavelength * (1 + 3 * (1 / f - 1 / rope.factor) / (1 - 1 / rope.factor));
         if (least == greatest) break;

@@ -15,10 +15,10 @@ size_t pn_kv_run_group(size_t head_dim) {
 
 /* Where code i of n of 4 bits is: pieces of 32, the last of which may be shorter. */
 static size_t byte_of(size_t n, size_t i, bool *high) {
-    const size_t from = i / PN_KV_RUN_PIECE * PN_KV_RUN_PIECE, left = n - from;
+    const size_t from = i / PN_KV_RUN_PIECE * PN_KV_RUN_PIECE, at = i - from, left = n - from;
     const size_t half = (left < PN_KV_RUN_PIECE ? left : PN_KV_RUN_PIECE) / 2;
-    *high = i - from >= half;
-    return from / 2 + (i - from) % half;
+    *high = at >= half;
+    return from / 2 + (*high ? at - half : at);
 }
 
 uint8_t pn_kv_run_code(const uint8_t *row, size_t n, int bits, size_t i) {
