@@ -24,17 +24,20 @@ static pn_status add_tier(pn_model *m, size_t i, const pn_tier *t, pn_error *err
     return PN_OK;
 }
 
-pn_status pn_tiers_init(pn_model *m, const pn_model_options *o, pn_error *err) {
-    const pn_tier usual[] = {{.name = "short", .n_ctx = SHORT_CTX},
-                             {.name = "long", .n_ctx = m->info.n_ctx_train}};
-    const bool given = o->tiers != NULL;
-    const pn_tier *tiers = given ? o->tiers : usual;
-    m->n_tiers = given ? o->n_tiers : sizeof usual / sizeof usual[0];
-    m->tiers = pn_arena_alloc(&m->strings, m->n_tiers * sizeof *m->tiers);
-    if (!m->tiers) return pn_fail_memory(err, "context tiers", m->n_tiers * sizeof *m->tiers);
-    for (size_t i = 0; i < m->n_tiers; i++)
+static pn_status add_tiers(pn_model *m, const pn_tier *tiers, size_t n, pn_error *err) {
+    m->n_tiers = n;
+    m->tiers = pn_arena_alloc(&m->strings, n * sizeof *m->tiers);
+    if (!m->tiers) return pn_fail_memory(err, "context tiers", n * sizeof *m->tiers);
+    for (size_t i = 0; i < n; i++)
         PN_TRY(add_tier(m, i, &tiers[i], err));
     return PN_OK;
+}
+
+pn_status pn_tiers_init(pn_model *m, const pn_model_options *o, pn_error *err) {
+    if (o->tiers) return add_tiers(m, o->tiers, o->n_tiers, err);
+    const pn_tier usual[] = {{.name = "short", .n_ctx = SHORT_CTX},
+                             {.name = "long", .n_ctx = m->info.n_ctx_train}};
+    return add_tiers(m, usual, sizeof usual / sizeof usual[0], err);
 }
 
 static pn_status unknown(const pn_model *m, const char *name, pn_error *err) {
