@@ -100,7 +100,7 @@ typedef struct pn_model_options {
                              what the model was trained for */
     size_t n_tiers;
     const struct pn_session_options
-        *session; /* one that is going to be created, or NULL: where it would pass the
+        *session; /* one that is going to be created, or NULL for any: where it would pass the
                      memory budget the model is refused before its weights are read */
 } pn_model_options;
 #define PN_PREFIX_CACHE_OFF UINT64_MAX

@@ -68,7 +68,7 @@ static pn_status open_text(pn_model *m, pn_error *err) {
     return pn_chat_template_load(m, file, err);
 }
 
-/* Before the weights are read. */
+/* Before the weights are read: whether the session fits, or, where none is known, any. */
 static pn_status check_session(const pn_model *m, const pn_session_options *options, pn_error *err) {
     pn_session_options o;
     PN_TRY(pn_session_complete(m, options, &o, err));
@@ -123,7 +123,8 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
     pn_model *m;
     if (!options) options = &none;
     PN_TRY(prepare(path, options, &m, err));
-    const pn_status status = options->session ? check_session(m, options->session, err) : PN_OK;
+    const pn_session_options any = {0};
+    const pn_status status = check_session(m, options->session ? options->session : &any, err);
     if (status != PN_OK) {
         destroy(m);
         return status;

@@ -160,8 +160,10 @@ static void what_does_not_fit_is_refused_before_it_is_read(void **state) {
     pn_session_free(s);
     pn_model_close(model);
 
-    pn_memory_set_budget(plan.tables_bytes);
+    pn_memory_set_budget(plan.weights_bytes + plan.tables_bytes);
     assert_int_equal(pn_model_open(path, &options, &model, &err), PN_ERR_MEMORY);
+    assert_int_equal(pn_model_open(path, NULL, &model, &err),
+                     PN_ERR_MEMORY); /* nor would any other session fit */
     pn_memory_set_budget(0);
     assert_int_equal(pn_mem_total(), 0);
 }
