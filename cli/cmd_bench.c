@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define DEPTH_MAX  16777216
 #define REPEAT_MAX 1000
@@ -31,6 +30,7 @@ static const cli_option options[] = {
      "measure every kernel in one thread on operands in cache, instead of a model"},
     {CLI_INT, 0, "repeat", "N", AT(repeat), 1, REPEAT_MAX, "runs of each; the median is shown"},
     {CLI_GROUP, .help = "machine"},
+    {CLI_BYTES, 0, "memory-budget", "SIZE", AT(memory_budget), 0, 0, RUNNER_BUDGET_HELP},
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
@@ -112,7 +112,7 @@ typedef struct results {
     size_t n_rates;
     bench_batches batches;
     pn_session_stats stats;
-    uint64_t peak_rss_bytes;
+    runner_memory memory;
 } results;
 
 static void results_free(results *r) {
@@ -128,12 +128,11 @@ static pn_status measure(bench *b, const cli_ints *depths, results *r, pn_error 
     for (; r->n_rates < depths->n && status == PN_OK; r->n_rates++)
         status = bench_measure_rates(b, depths->items[r->n_rates], &r->rates[r->n_rates], err);
     if (status != PN_OK) return status;
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    r->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    r->memory = runner_measure_memory();
     pn_session_get_stats(b->runner.session, &r->stats);
     /* From here on memory is taken that would count into the peak. */
     status = bench_measure_batches(b, &r->batches, err);
+    pn_memory_set_budget(0); /* it is the model's; the machine is measured with what is free */
     if (status == PN_OK) status = pn_measure_bandwidth(b->args->n_threads, &b->bandwidth_gb_s, err);
     if (status == PN_OK)
         status = pn_measure_arithmetic(b->args->n_threads, (pn_precision)b->args->precision,
@@ -149,12 +148,12 @@ static void print_json(const bench *b, const results *r) {
         info->n_threads, "threads_decode", info->n_threads_decode, "kernels", info->kernels, "precision",
         runner_precision_name((pn_precision)b->args->precision), "repeat", b->args->repeat));
     bench_rates_json(b, &r->rates[0], object);
-    json_object_set_new(
-        object, "memory",
-        json_need(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I}", "weights_bytes", (json_int_t)info->weights_bytes, "tables_bytes",
-            (json_int_t)info->tables_bytes, "kv_bytes", (json_int_t)r->stats.kv_bytes, "scratch_bytes",
-            (json_int_t)r->stats.scratch_bytes, "peak_rss_bytes", (json_int_t)r->peak_rss_bytes)));
+    json_t *memory = json_need(
+        json_pack("{s:I, s:I, s:I, s:I}", "weights_bytes", (json_int_t)info->weights_bytes, "tables_bytes",
+                  (json_int_t)info->tables_bytes, "kv_bytes", (json_int_t)r->stats.kv_bytes, "scratch_bytes",
+                  (json_int_t)r->stats.scratch_bytes));
+    runner_add_memory(&b->runner, &r->memory, memory);
+    json_object_set_new(object, "memory", memory);
     json_object_set_new(object, "load_ms", json_need(json_real(b->runner.load_seconds * 1e3)));
     json_t *depths = json_need(json_array());
     for (size_t i = 1; i < r->n_rates; i++) {
@@ -171,7 +170,7 @@ static void print_json(const bench *b, const results *r) {
 
 static void print_table(const bench *b, const results *r) {
     char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX],
-        rss[TERM_BYTES_MAX], threads[RUNNER_THREADS_MAX];
+        threads[RUNNER_THREADS_MAX];
     const char *name = runner_name(&b->runner);
     const pn_model_info *info = &b->runner.info;
     term_print_escaped(stdout, name, strlen(name));
@@ -182,10 +181,11 @@ static void print_table(const bench *b, const results *r) {
     for (size_t i = 0; i < r->n_rates; i++)
         bench_print_rates(b, &r->rates[i]);
     bench_print_batches(&r->batches);
-    printf("\nmemory   weights %s, tables %s, KV %s, scratch %s; peak resident %s\nload     %.0f ms\n",
-           term_bytes(info->weights_bytes, weights), term_bytes(info->tables_bytes, tables),
-           term_bytes(r->stats.kv_bytes, kv), term_bytes(r->stats.scratch_bytes, scratch),
-           term_bytes(r->peak_rss_bytes, rss), b->runner.load_seconds * 1e3);
+    printf("\nmemory   weights %s, tables %s, KV %s, scratch %s\n", term_bytes(info->weights_bytes, weights),
+           term_bytes(info->tables_bytes, tables), term_bytes(r->stats.kv_bytes, kv),
+           term_bytes(r->stats.scratch_bytes, scratch));
+    runner_print_budget(stdout, &b->runner, &r->memory);
+    printf("load     %.0f ms\n", b->runner.load_seconds * 1e3);
 }
 
 /* ---- what to measure ---- */
@@ -230,6 +230,7 @@ static int plan_context(bench *b, const cli_ints *depths, size_t *n_ids) {
 static int bench_model(bench *b, const char *path, cli_ints *depths, results *r) {
     pn_error err = {0};
     size_t n_ids = 0;
+    b->runner.memory_budget = b->args->memory_budget;
     b->runner.model_options =
         (pn_model_options){.n_threads = b->args->n_threads,
                            .n_threads_decode = b->args->n_threads_decode,

@@ -17,6 +17,7 @@
 typedef struct perplexity_args {
     const char *text, *against, *save_reference;
     int ctx, chunks, n_threads, kv_type, precision;
+    uint64_t memory_budget;
     bool force, json;
 } perplexity_args;
 
@@ -34,6 +35,7 @@ static const cli_option options[] = {
      "tokens of a chunk, of which the second half is scored (default 512, or those of the reference)"},
     {CLI_INT, 0, "chunks", "N", AT(chunks), 1, CHUNKS_MAX, "at most N chunks (default: the whole text)"},
     {CLI_GROUP, .help = "machine"},
+    {CLI_BYTES, 0, "memory-budget", "SIZE", AT(memory_budget), 0, 0, RUNNER_BUDGET_HELP},
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
     {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
@@ -138,6 +140,7 @@ static int measure(measurement *m, const char *path, const cli_text *text) {
     const perplexity_args *a = m->args;
     const pn_model_options model_options = {.n_threads = a->n_threads, .prefix_cache = PN_PREFIX_CACHE_OFF};
     bool with_base = a->against != NULL && is_model_file(a->against);
+    m->model.memory_budget = m->base.memory_budget = a->memory_budget;
     m->model.model_options = m->base.model_options = model_options;
     int code = runner_open(&m->model, path);
     if (code == CLI_OK && with_base) code = runner_open(&m->base, a->against);

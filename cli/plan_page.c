@@ -13,8 +13,10 @@ static void print_row(const char *what, uint64_t bytes, const char *note) {
 }
 
 static void print_table(const runner *r, const pn_plan *plan) {
-    char *context =
-        cli_format("%d tokens of type %s", plan->n_ctx, runner_kv_type_name(r->session_options.kv_type));
+    char per_token[TERM_BYTES_MAX];
+    char *context = cli_format("%d tokens of type %s, %s each where all layers see them", plan->n_ctx,
+                               runner_kv_type_name(r->session_options.kv_type),
+                               term_bytes(plan->kv_token_bytes, per_token));
     print_row("weights", plan->weights_bytes, "");
     print_row("keys and values", plan->kv_bytes, context);
     print_row("prefix cache", plan->prefix_cache_bytes, "of texts that begin alike");
@@ -29,11 +31,11 @@ static void print_table(const runner *r, const pn_plan *plan) {
 
 static void print_json(const pn_plan *plan) {
     json_t *object = json_need(json_pack(
-        "{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "ctx", plan->n_ctx, "weights_bytes",
-        (json_int_t)plan->weights_bytes, "kv_bytes", (json_int_t)plan->kv_bytes, "prefix_cache_bytes",
-        (json_int_t)plan->prefix_cache_bytes, "scratch_bytes", (json_int_t)plan->scratch_bytes,
-        "tables_bytes", (json_int_t)plan->tables_bytes, "total_bytes", (json_int_t)plan->total_bytes,
-        "budget_bytes", (json_int_t)plan->budget_bytes, "fits",
+        "{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "ctx", plan->n_ctx, "weights_bytes",
+        (json_int_t)plan->weights_bytes, "kv_bytes", (json_int_t)plan->kv_bytes, "kv_token_bytes",
+        (json_int_t)plan->kv_token_bytes, "prefix_cache_bytes", (json_int_t)plan->prefix_cache_bytes,
+        "scratch_bytes", (json_int_t)plan->scratch_bytes, "tables_bytes", (json_int_t)plan->tables_bytes,
+        "total_bytes", (json_int_t)plan->total_bytes, "budget_bytes", (json_int_t)plan->budget_bytes, "fits",
         plan->budget_bytes == 0 || plan->total_bytes <= plan->budget_bytes));
     json_print(object);
     json_decref(object);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 int runner_open(runner *r, const char *path) {
     pn_error err = {0};
@@ -83,6 +84,7 @@ int runner_start(runner *r, bool announce) {
         if (announce) print_plan(r, &plan);
         warn_of_context(r, &plan);
         r->planned_bytes = plan.total_bytes;
+        r->budget_bytes = plan.budget_bytes;
         status = pn_session_create(r->model, &r->session_options, &r->session, &err);
     }
     return status == PN_OK ? CLI_OK : cli_fail(&err);
@@ -187,19 +189,32 @@ double runner_decode_rate(const pn_generate_result *result) {
     return result->tokens.n > 1 ? rate(result->tokens.n - 1, result->decode_seconds) : 0;
 }
 
-static uint64_t peak_bytes(void) {
-    pn_memory_use peak;
-    pn_memory_get_use(NULL, &peak);
-    return peak.weights + peak.kv + peak.scratch + peak.tables;
+runner_memory runner_measure_memory(void) {
+    runner_memory memory;
+    struct rusage usage;
+    pn_memory_get_use(NULL, &memory.peak);
+    getrusage(RUSAGE_SELF, &usage);
+    memory.peak_rss = (uint64_t)usage.ru_maxrss * 1024;
+    return memory;
 }
 
-static void print_budget(const runner *r) {
-    char planned[TERM_BYTES_MAX], peak[TERM_BYTES_MAX], budget[TERM_BYTES_MAX];
-    pn_plan plan;
-    if (pn_session_plan(r->model, &r->session_options, &plan, NULL) != PN_OK) return;
-    fprintf(stderr, "budget   %s planned, at most %s held, %s allowed\n",
-            term_bytes(r->planned_bytes, planned), term_bytes(peak_bytes(), peak),
-            term_bytes(plan.budget_bytes, budget));
+void runner_add_memory(const runner *r, const runner_memory *m, json_t *object) {
+    json_t *more = json_need(
+        json_pack("{s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:I}", "budget_bytes", (json_int_t)r->budget_bytes,
+                  "planned_bytes", (json_int_t)r->planned_bytes, "peak_bytes", (json_int_t)m->peak.total,
+                  "peaks", "weights_bytes", (json_int_t)m->peak.weights, "kv_bytes", (json_int_t)m->peak.kv,
+                  "scratch_bytes", (json_int_t)m->peak.scratch, "tables_bytes", (json_int_t)m->peak.tables,
+                  "peak_rss_bytes", (json_int_t)m->peak_rss));
+    json_object_update(object, more);
+    json_decref(more);
+}
+
+void runner_print_budget(FILE *to, const runner *r, const runner_memory *m) {
+    char planned[TERM_BYTES_MAX], held[TERM_BYTES_MAX], rss[TERM_BYTES_MAX], budget[TERM_BYTES_MAX];
+    fprintf(to, "budget   %s planned, at most %s held, %s allowed; peak resident %s\n",
+            term_bytes(r->planned_bytes, planned), term_bytes(m->peak.total, held),
+            r->budget_bytes > 0 ? term_bytes(r->budget_bytes, budget) : "any size",
+            term_bytes(m->peak_rss, rss));
 }
 
 void runner_print_stats(const runner *r, const pn_generate_result *result) {
@@ -220,7 +235,8 @@ void runner_print_stats(const runner *r, const pn_generate_result *result) {
             term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
             term_bytes(stats.kv_bytes, kv), runner_kv_type_name(stats.kv_type),
             term_bytes(stats.prefix_cache_bytes, cache), term_bytes(stats.scratch_bytes, scratch));
-    print_budget(r);
+    const runner_memory memory = runner_measure_memory();
+    runner_print_budget(stderr, r, &memory);
     fprintf(stderr, "seed     %llu%s\n", (unsigned long long)result->seed, term_plain(stderr));
 }
 
@@ -239,11 +255,14 @@ static json_t *seed_json(uint64_t seed) {
 }
 
 json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
+    const runner_memory held = runner_measure_memory();
+    json_t *memory = json_need(json_object());
+    runner_add_memory(r, &held, memory);
     const char *name = runner_name(r);
     return json_need(json_pack(
         "{s:o, s:s, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:{s:s, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, "
         "s:{s:I, s:I, s:f}, "
-        "s:o, s:s, s:{s:I, s:I}}",
+        "s:o, s:s, s:o}",
         "text", json_from_text(result->text.data != NULL ? result->text.data : "", result->text.len),
         "finish_reason", finish_name(result->finish), "usage", "prompt_tokens", (json_int_t)result->n_prompt,
         "cached_tokens", (json_int_t)result->n_reused, "completion_tokens", (json_int_t)result->tokens.n,
@@ -255,6 +274,5 @@ json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
         "decode_tokens_per_s", runner_decode_rate(result), "lookup", "guessed_tokens",
         (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted, "break_even",
         result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
-        runner_precision_name(r->session_options.precision), "memory", "planned_bytes",
-        (json_int_t)r->planned_bytes, "peak_bytes", (json_int_t)peak_bytes()));
+        runner_precision_name(r->session_options.precision), "memory", memory));
 }

@@ -17,7 +17,8 @@ typedef struct runner {
     pn_session_options session_options;
     double load_seconds;
     uint64_t memory_budget; /* 0: what the machine leaves */
-    uint64_t planned_bytes; /* of all, when the session began */
+    uint64_t planned_bytes; /* of all, when the session began; and the budget then, 0: none */
+    uint64_t budget_bytes;
 } runner;
 
 #define RUNNER_USUAL_CTX 4096 /* tokens, where none are asked for */
@@ -72,6 +73,15 @@ void runner_note_pressure(const runner *r, const pn_generate_result *result);
 double runner_prefill_rate(const pn_generate_result *result);
 double runner_decode_rate(const pn_generate_result *result);
 /* Times, rates, bytes and seed of an answer, on standard error. */
+/* The most that was held so far, by the library's own count and by the system's; as members of an object
+   beside what was planned, and as a line. */
+typedef struct runner_memory {
+    pn_memory_use peak;
+    uint64_t peak_rss;
+} runner_memory;
+runner_memory runner_measure_memory(void);
+void runner_add_memory(const runner *r, const runner_memory *memory, json_t *object);
+void runner_print_budget(FILE *to, const runner *r, const runner_memory *memory);
 void runner_print_stats(const runner *r, const pn_generate_result *result);
 /* The object of `run --json`. */
 json_t *runner_answer_json(const runner *r, const pn_generate_result *result);

@@ -278,8 +278,9 @@ typedef struct pn_plan {
     uint64_t kv_bytes;                    /* with a full context */
     uint64_t prefix_cache_bytes;          /* at most, for all sessions together */
     uint64_t scratch_bytes;               /* from the start */
-    uint64_t total_bytes;                 /* of all that, and of the model's other sessions */
+    uint64_t total_bytes;                 /* of all that, and of all other models and sessions there are */
     uint64_t budget_bytes;                /* pn_memory_set_budget; 0: none */
+    uint64_t kv_token_bytes;              /* of a token that every layer sees */
 } pn_plan;
 PN_API pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
                                  pn_error *err);
@@ -614,10 +615,10 @@ PN_API void pn_memory_set_budget(uint64_t bytes);
    0 when nothing tells. */
 PN_API uint64_t pn_memory_default_budget(void);
 
-/* Bytes held now, and in `peak` the most at once of each; mapped weights as far as they are mapped, read or
- * not. */
+/* Bytes held now, and in `peak` the most at once of each, which need not have been at one time, and of all
+   together in total; mapped weights as far as they are mapped, read or not. Either may be NULL. */
 typedef struct pn_memory_use {
-    uint64_t weights, kv, scratch, tables;
+    uint64_t weights, kv, scratch, tables, total;
 } pn_memory_use;
 PN_API void pn_memory_get_use(pn_memory_use *now, pn_memory_use *peak);
 

@@ -36,11 +36,14 @@ uint64_t pn_memory_available(void) {
     return best == UINT64_MAX ? 0 : best;
 }
 
-/* What resource limits leave of the address space, or of private memory, is at least what can be touched. */
-static uint64_t within_limit(int resource, uint64_t bytes) {
+/* A limit of the address space, or of private memory, leaves what the process does not have of it: program,
+   libraries and stacks count in both. */
+static uint64_t within_limit(int resource, const char *used_key, uint64_t bytes) {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return bytes;
-    return limit.rlim_cur < bytes ? limit.rlim_cur : bytes;
+    const uint64_t used = pn_control_number("/proc/self", "status", used_key) * 1024,
+                   left = limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+    return left < bytes ? left : bytes;
 }
 
 #define LEAST_RESERVE ((uint64_t)16 << 20)
@@ -48,7 +51,8 @@ static uint64_t within_limit(int resource, uint64_t bytes) {
 uint64_t pn_memory_default_budget(void) {
     uint64_t bytes = pn_memory_available();
     if (bytes == 0) return 0;
-    bytes = within_limit(RLIMIT_DATA, within_limit(RLIMIT_AS, bytes)) + pn_mem_total();
+    bytes = within_limit(RLIMIT_AS, "VmSize:", bytes);
+    bytes = within_limit(RLIMIT_DATA, "VmData:", bytes) + pn_mem_total();
     const uint64_t reserve = bytes / 20 > LEAST_RESERVE ? bytes / 20 : LEAST_RESERVE;
     return bytes > reserve ? bytes - reserve : 0;
 }
@@ -65,6 +69,7 @@ void pn_memory_get_use(pn_memory_use *now, pn_memory_use *peak) {
             *out[i] = (pn_memory_use){.weights = bytes(PN_MEM_WEIGHTS) + bytes(PN_MEM_MAPPED),
                                       .kv = bytes(PN_MEM_KV),
                                       .scratch = bytes(PN_MEM_SCRATCH),
-                                      .tables = bytes(PN_MEM_OTHER)};
+                                      .tables = bytes(PN_MEM_OTHER),
+                                      .total = i == 0 ? pn_mem_total() : pn_mem_peak_total()};
     }
 }

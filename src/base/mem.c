@@ -20,8 +20,8 @@ typedef struct block_header {
 _Static_assert(sizeof(block_header) <= ALIGNMENT, "the header must fit before an aligned block");
 
 static atomic_uint_fast64_t held_bytes[PN_MEM_KIND_COUNT], peak_bytes[PN_MEM_KIND_COUNT];
-static atomic_uint_fast64_t total_bytes, budget;    /* of all kinds; 0: none */
-static _Thread_local bool over_budget;              /* the last allocation was */
+static atomic_uint_fast64_t total_bytes, peak_total, budget; /* of all kinds; budget 0: none */
+static _Thread_local bool over_budget;                       /* the last allocation was */
 static atomic_uint_fast64_t n_allocations, fail_at; /* fail_at counts down to the allocation that fails */
 
 bool pn_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
@@ -52,6 +52,12 @@ static bool is_loaded(pn_mem_kind kind) {
     return kind == PN_MEM_WEIGHTS || kind == PN_MEM_MAPPED;
 }
 
+static void raise_peak(atomic_uint_fast64_t *peak, uint64_t now) {
+    uint64_t most = atomic_load(peak);
+    while (now > most && !atomic_compare_exchange_weak(peak, &most, now)) {
+    }
+}
+
 /* Bytes of the budget, before they are allocated; without overshoot, whatever other threads do. */
 static bool claim(pn_mem_kind kind, size_t bytes) {
     if (is_loaded(kind)) return true;
@@ -61,6 +67,7 @@ static bool claim(pn_mem_kind kind, size_t bytes) {
         over_budget = limit > 0 && (now > limit || bytes > limit - now);
         if (over_budget) return false;
     } while (!atomic_compare_exchange_weak(&total_bytes, &now, now + bytes));
+    raise_peak(&peak_total, now + bytes);
     return true;
 }
 
@@ -80,6 +87,10 @@ uint64_t pn_mem_total(void) {
     return atomic_load(&total_bytes);
 }
 
+uint64_t pn_mem_peak_total(void) {
+    return atomic_load(&peak_total);
+}
+
 static double mib(pn_mem_kind kind) {
     return (double)pn_mem_bytes(kind) / (1 << 20);
 }
@@ -96,10 +107,7 @@ const char *pn_mem_why(void) {
 }
 
 static void count(pn_mem_kind kind, size_t added, size_t removed) {
-    uint64_t now = atomic_fetch_add(&held_bytes[kind], added) + added;
-    uint64_t peak = atomic_load(&peak_bytes[kind]);
-    while (now > peak && !atomic_compare_exchange_weak(&peak_bytes[kind], &peak, now)) {
-    }
+    raise_peak(&peak_bytes[kind], atomic_fetch_add(&held_bytes[kind], added) + added);
     atomic_fetch_sub(&held_bytes[kind], removed);
 }
 
@@ -179,7 +187,7 @@ void pn_pages_free(pn_mem_kind kind, void *pages, size_t bytes) {
 
 void pn_mem_load(uint64_t bytes, uint64_t mapped) {
     count(PN_MEM_MAPPED, (size_t)mapped, 0);
-    atomic_fetch_add(&total_bytes, bytes);
+    raise_peak(&peak_total, atomic_fetch_add(&total_bytes, bytes) + bytes);
 }
 
 void pn_mem_unload(uint64_t bytes, uint64_t mapped) {

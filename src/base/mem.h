@@ -44,6 +44,7 @@ void pn_mem_unload(uint64_t bytes, uint64_t mapped);
 void pn_mem_set_budget(uint64_t bytes);
 uint64_t pn_mem_budget(void);
 uint64_t pn_mem_total(void);
+uint64_t pn_mem_peak_total(void); /* the most at once, which is less than the peaks of all kinds together */
 /* pn_mem_why, of base/status.h: where this thread's last allocation failed for the budget "; the memory
    budget of ... is used up", or else "". Valid until its next allocation. */
 /* Test hook: the nth allocation from now (1 = the next) fails, once; 0 switches the hook off.

@@ -38,8 +38,9 @@ struct pn_model {
     pthread_mutex_t stores_lock;
     pn_kv_store *stores[PN_KV_TYPE_COUNT]; /* NULL until there is a session of the type */
     uint64_t prefix_cache;                 /* of the options */
-    _Atomic uint64_t session_bytes;        /* planned for the sessions there are */
-    struct pn_tier_use *tiers;             /* [n_tiers] */
+    _Atomic uint64_t claimed_bytes;        /* of the budget: weights, tables, sessions, caches; plan.c */
+    _Atomic uint64_t cache_bytes[PN_KV_TYPE_COUNT]; /* of these, what the tree of a type may hold */
+    struct pn_tier_use *tiers;                      /* [n_tiers] */
     size_t n_tiers;
     pn_model_info info;
     bool loaded; /* the weights are read, and count */
@@ -72,16 +73,21 @@ pn_status pn_session_complete(const pn_model *model, const pn_session_options *g
                               pn_error *err);
 /* Rows of logits that a session keeps. */
 size_t pn_logit_rows(pn_lookup_mode lookup);
-/* What sessions of completed options take at most: keys and values, scratch that does not depend on chunks,
-   and all of it. UINT64_MAX: more than fits in 64 bits. */
+/* What sessions of completed options take at most: keys and values, and scratch that does not depend on
+   chunks. UINT64_MAX: more than fits in 64 bits. */
 uint64_t pn_session_kv_bytes(const pn_model *model, const pn_session_options *o);
 uint64_t pn_session_fixed_bytes(const pn_model *model, pn_lookup_mode lookup, size_t n_ctx);
-uint64_t pn_session_bytes(const pn_model *model, const pn_session_options *o);
-/* PN_ERR_MEMORY, with what would fit: model, sessions so far and this one pass the memory budget. */
-pn_status pn_plan_check(const pn_model *model, const pn_session_options *o, pn_error *err);
-/* The same for a session that is made, or made anew, and counts as planned from then on; and no longer. */
+/* Claims are made of one budget by all models and sessions of the process, one after the other. Of a model
+   before its weights are read, where they leave room for a session of such options; and of a session that is
+   made, or made anew. PN_ERR_MEMORY: it does not fit beside what has been claimed, with what would. */
+pn_status pn_plan_claim_model(pn_model *model, const pn_session_options *options, pn_error *err);
+void pn_plan_release_model(pn_model *model);
 pn_status pn_plan_claim(pn_session *session, const pn_session_options *o, pn_error *err);
 void pn_plan_release(pn_session *session);
+
+/* plan_compressed.c: bytes of a file's weights in 4 or 8 bits, as compression chooses them by default.
+   UINT64_MAX: they are not floats, which alone are compressed. */
+uint64_t pn_plan_compressed_bytes(const pn_gguf *file, int bits);
 
 /* quota.c: makes n_ctx of completed options no more than fits kv_bytes, with smaller chunks where any will do
    and that helps. PN_ERR_LIMIT: nothing fits. */
@@ -123,7 +129,7 @@ struct pn_session {
     pn_session_options options; /* completed */
     struct pn_tier_use *tier;   /* or NULL; so many bytes of it are claimed */
     uint64_t tier_bytes;
-    uint64_t planned_bytes; /* of the model's session_bytes */
+    uint64_t claimed_bytes; /* of the model's */
     pn_kv kv;
     pn_scratch scratch;
     size_t n_ctx;

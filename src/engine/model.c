@@ -5,6 +5,7 @@
 
 static void destroy(pn_model *m) {
     if (m->loaded) pn_mem_unload(m->info.weights_bytes, m->info.mapped_bytes);
+    pn_plan_release_model(m);
     pn_model_free_stores(m);
     pn_pool_free(m->pool);
     pn_template_free(m->chat_template);
@@ -68,13 +69,6 @@ static pn_status open_text(pn_model *m, pn_error *err) {
     return pn_chat_template_load(m, file, err);
 }
 
-/* Before the weights are read: whether the session fits, or, where none is known, any. */
-static pn_status check_session(const pn_model *m, const pn_session_options *options, pn_error *err) {
-    pn_session_options o;
-    PN_TRY(pn_session_complete(m, options, &o, err));
-    return pn_plan_check(m, &o, err);
-}
-
 /* All of opening but reading the weights. */
 static pn_status prepare(const char *path, const pn_model_options *options, pn_model **out, pn_error *err) {
     uint64_t held = pn_mem_bytes(PN_MEM_OTHER);
@@ -123,8 +117,7 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
     pn_model *m;
     if (!options) options = &none;
     PN_TRY(prepare(path, options, &m, err));
-    const pn_session_options any = {0};
-    const pn_status status = check_session(m, options->session ? options->session : &any, err);
+    const pn_status status = pn_plan_claim_model(m, options->session, err);
     if (status != PN_OK) {
         destroy(m);
         return status;

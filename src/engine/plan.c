@@ -14,6 +14,11 @@
 #define MAX_CHUNK     8192
 #define LEAST_CTX     64 /* what a smaller budget leaves is not worth suggesting */
 
+/* By all models and sessions of the process; changed under the lock, so that no two claims take the same
+   room. Sizes that are merely asked about read it without. */
+static pthread_mutex_t claim_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint_fast64_t claimed_bytes;
+
 /* ---- sizes ---- */
 
 size_t pn_logit_rows(pn_lookup_mode lookup) {
@@ -41,19 +46,33 @@ static uint64_t scratch_bytes(const pn_model *model, const pn_session_options *o
     return bytes + pn_session_fixed_bytes(model, o->lookup, (size_t)o->n_ctx);
 }
 
-/* Of a session alone; UINT64_MAX when it does not fit in 64 bits. */
-uint64_t pn_session_bytes(const pn_model *model, const pn_session_options *o) {
+/* Of a session alone, without the cache that it shares; UINT64_MAX when it does not fit in 64 bits. */
+static uint64_t session_bytes(const pn_model *model, const pn_session_options *o) {
     const uint64_t kv = pn_session_kv_bytes(model, o), scratch = scratch_bytes(model, o);
     uint64_t sum;
     if (kv == UINT64_MAX || scratch == UINT64_MAX || !pn_add_u64(kv, scratch, &sum)) return UINT64_MAX;
-    return sum + pn_prefix_cache_bytes(model, o->kv_type, kv);
+    return sum;
 }
 
-/* With the model and its other sessions. */
+/* What such a session adds to the cache of its type, which is as large as the largest asks for. */
+static uint64_t more_cache(const pn_model *model, const pn_session_options *o) {
+    const uint64_t wanted = pn_prefix_cache_bytes(model, o->kv_type, pn_session_kv_bytes(model, o)),
+                   there = model->cache_bytes[o->kv_type];
+    return wanted > there ? wanted - there : 0;
+}
+
+static uint64_t model_bytes(const pn_model *model) {
+    return model->info.weights_bytes + model->info.tables_bytes;
+}
+
+/* With the model, and all that has been claimed. */
 static uint64_t all_bytes(const pn_model *model, const pn_session_options *o) {
-    uint64_t sum = pn_session_bytes(model, o);
-    const uint64_t others = model->info.weights_bytes + model->info.tables_bytes + model->session_bytes;
-    return pn_add_u64(sum, others, &sum) ? sum : UINT64_MAX;
+    uint64_t sum = session_bytes(model, o);
+    const uint64_t more[] = {more_cache(model, o), atomic_load(&claimed_bytes),
+                             model->claimed_bytes > 0 ? 0 : model_bytes(model)};
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        if (!pn_add_u64(sum, more[i], &sum)) return UINT64_MAX;
+    return sum;
 }
 
 static bool fits(const pn_model *model, const pn_session_options *o) {
@@ -153,16 +172,6 @@ static void add_remedy(struct remedies *r, const char *fmt, ...) {
     va_end(args);
 }
 
-static uint64_t n_weights(const pn_model *model) {
-    const pn_gguf *file = pn_weights_file(model->decoder->weights);
-    uint64_t n = 0;
-    for (size_t i = 0; i < pn_gguf_n_tensors(file); i++) {
-        const pn_gguf_tensor *t = pn_gguf_tensor_at(file, i);
-        if (t->n_dims >= 2) n += t->dims[0] * t->dims[1];
-    }
-    return n;
-}
-
 static void try_types(struct remedies *r, const pn_model *model, const pn_session_options *options) {
     static const struct {
         pn_kv_type type;
@@ -177,18 +186,14 @@ static void try_types(struct remedies *r, const pn_model *model, const pn_sessio
     }
 }
 
-/* Matrices of 8 or 4 bits, with their scales; the session stays as it is. */
+/* The session stays as it is. */
 static void try_compression(struct remedies *r, const pn_model *model, const pn_session_options *o) {
-    static const struct {
-        double bits;
-        const char *name;
-    } modes[] = {{8.2, "INT8"}, {5.0, "INT4"}};
     const uint64_t rest = all_bytes(model, o) - model->info.weights_bytes;
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        const uint64_t bytes = (uint64_t)((double)n_weights(model) * modes[i].bits / 8);
+    for (int bits = 8; bits >= 4; bits -= 4) {
+        const uint64_t bytes = pn_plan_compressed_bytes(pn_weights_file(model->decoder->weights), bits);
         if (bytes >= model->info.weights_bytes || rest > pn_mem_budget() || bytes > pn_mem_budget() - rest)
             continue;
-        add_remedy(r, "weights compressed to %s (postern compress), some %.0f MiB", modes[i].name,
+        add_remedy(r, "weights compressed to INT%d (postern compress), some %.0f MiB", bits,
                    (double)bytes / (1 << 20));
         return;
     }
@@ -202,7 +207,7 @@ static void find_remedies(struct remedies *r, const pn_model *model, const pn_se
     if (r->len == 0) add_remedy(r, "a smaller model, or a budget of that size");
 }
 
-pn_status pn_plan_check(const pn_model *model, const pn_session_options *o, pn_error *err) {
+static pn_status check(const pn_model *model, const pn_session_options *o, pn_error *err) {
     struct remedies r = {.len = 0};
     if (fits(model, o)) return PN_OK;
     find_remedies(&r, model, o);
@@ -213,19 +218,56 @@ pn_status pn_plan_check(const pn_model *model, const pn_session_options *o, pn_e
         o->n_ctx, (double)all_bytes(model, o) / (1 << 20), (double)pn_mem_budget() / (1 << 20), r.text);
 }
 
+/* ---- claims ---- */
+
+/* Under the lock. */
+static void claim(pn_model *model, uint64_t bytes) {
+    model->claimed_bytes += bytes;
+    atomic_fetch_add(&claimed_bytes, bytes);
+}
+
+static void unclaim(pn_model *model, uint64_t bytes) {
+    model->claimed_bytes -= bytes;
+    atomic_fetch_sub(&claimed_bytes, bytes);
+}
+
+pn_status pn_plan_claim_model(pn_model *model, const pn_session_options *options, pn_error *err) {
+    pn_session_options o;
+    pthread_mutex_lock(&claim_lock);
+    pn_status status = pn_session_complete(model, options, &o, err);
+    if (status == PN_OK) status = check(model, &o, err);
+    if (status == PN_OK) claim(model, model_bytes(model));
+    pthread_mutex_unlock(&claim_lock);
+    return status;
+}
+
+void pn_plan_release_model(pn_model *model) {
+    pthread_mutex_lock(&claim_lock);
+    unclaim(model, model->claimed_bytes);
+    pthread_mutex_unlock(&claim_lock);
+}
+
 pn_status pn_plan_claim(pn_session *s, const pn_session_options *o, pn_error *err) {
-    pthread_mutex_lock(&s->model->stores_lock);
-    s->model->session_bytes -= s->planned_bytes;
-    const pn_status status = pn_plan_check(s->model, o, err);
-    if (status == PN_OK) s->planned_bytes = pn_session_bytes(s->model, o);
-    s->model->session_bytes += s->planned_bytes;
-    pthread_mutex_unlock(&s->model->stores_lock);
+    pn_model *model = s->model;
+    pthread_mutex_lock(&claim_lock);
+    unclaim(model, s->claimed_bytes);
+    const pn_status status = check(model, o, err);
+    if (status == PN_OK) {
+        const uint64_t cache = more_cache(model, o);
+        s->claimed_bytes = session_bytes(model, o);
+        model->cache_bytes[o->kv_type] += cache;
+        claim(model, cache);
+    }
+    claim(model, s->claimed_bytes);
+    pthread_mutex_unlock(&claim_lock);
     return status;
 }
 
 void pn_plan_release(pn_session *s) {
-    s->model->session_bytes -= s->planned_bytes;
-    s->planned_bytes = 0;
+    pthread_mutex_lock(&claim_lock);
+    unclaim(s->model, s->claimed_bytes);
+    pthread_mutex_unlock(&claim_lock);
+    s->claimed_bytes = 0;
 }
 
 pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
@@ -233,8 +275,9 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
     pn_session_options o;
     PN_TRY(pn_session_complete(model, options, &o, err));
     const uint64_t kv = pn_session_kv_bytes(model, &o);
-    if (pn_session_bytes(model, &o) == UINT64_MAX)
+    if (session_bytes(model, &o) == UINT64_MAX)
         return pn_fail(err, PN_ERR_LIMIT, "a context of %d tokens does not fit in 64 bits", o.n_ctx);
+    const pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, o.kv_type);
     *out = (pn_plan){.n_ctx = o.n_ctx,
                      .weights_bytes = model->info.weights_bytes,
                      .tables_bytes = model->info.tables_bytes,
@@ -242,6 +285,7 @@ pn_status pn_session_plan(const pn_model *model, const pn_session_options *optio
                      .prefix_cache_bytes = pn_prefix_cache_bytes(model, o.kv_type, kv),
                      .scratch_bytes = scratch_bytes(model, &o),
                      .total_bytes = all_bytes(model, &o),
-                     .budget_bytes = pn_mem_budget()};
+                     .budget_bytes = pn_mem_budget(),
+                     .kv_token_bytes = pn_kv_token_bytes(&shape)};
     return PN_OK;
 }

@@ -105,6 +105,7 @@ class Plan(c.Structure):
         ("scratch_bytes", c.c_uint64),
         ("total_bytes", c.c_uint64),
         ("budget_bytes", c.c_uint64),
+        ("kv_token_bytes", c.c_uint64),
     ]
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -589,10 +590,36 @@ def test_the_plan_is_printed_and_kept(postern, tiny):
     parts = [plan[key] for key in ("weights_bytes", "kv_bytes", "prefix_cache_bytes", "scratch_bytes", "tables_bytes")]
     assert plan["fits"] and plan["ctx"] == 128 and sum(parts) == plan["total_bytes"] < plan["budget_bytes"]
     table = output(postern("run", tiny, "--plan", "--ctx", "128"))
-    assert re.search(r"keys and values .* 128 tokens of type f16\n.*budget .* fits\n", table, re.DOTALL)
+    assert re.search(r"keys and values .* 128 tokens of type f16, \d+ B each where all layers see them\n.*budget .* fits\n", table, re.DOTALL)
     answer = json.loads(output(postern("run", tiny, "-p", "Hello", "--ctx", "128", "-n", "60", "--json")))
     memory = answer["memory"]
     assert memory["planned_bytes"] == plan["total_bytes"] and memory["peak_bytes"] <= plan["total_bytes"] * 1.03
+    assert plan["kv_token_bytes"] * 128 <= plan["kv_bytes"]
+    assert memory["budget_bytes"] > memory["peak_bytes"] and memory["peak_rss_bytes"] > 0
+    assert max(memory["peaks"].values()) <= memory["peak_bytes"] <= sum(memory["peaks"].values())
+
+
+def test_bench_and_perplexity_have_a_budget(postern, tiny, tmp_path):
+    bench = json.loads(output(postern("bench", tiny, "--repeat", "1", "--prompt-tokens", "8", "--gen-tokens", "4",
+                                      "--memory-budget", "64M", "--json")))
+    memory = bench["memory"]
+    assert memory["budget_bytes"] == 64 << 20 and memory["peak_bytes"] <= memory["planned_bytes"] * 1.03
+    text = tmp_path / "text"
+    text.write_text("The old clock on the wall. " * 100)
+    for command in (["bench", tiny], ["perplexity", tiny, "--text", text, "--ctx", "64"]):
+        done = postern(*command, "--memory-budget", "1K")
+        assert done.returncode == 4 and "memory budget" in done.stderr
+
+
+def test_a_limit_of_the_address_space_bounds_the_budget(postern_bin, tiny):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20))
+
+    done = subprocess.run([postern_bin, "run", tiny, "--plan", "--ctx", "128", "--json"], preexec_fn=limit,
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    # what program and libraries have of it is not there for the model
+    assert json.loads(done.stdout)["budget_bytes"] < (300 << 20) * 19 // 20
 
 
 def test_what_passes_the_budget_is_refused(postern, tiny):

@@ -168,12 +168,100 @@ static void what_does_not_fit_is_refused_before_it_is_read(void **state) {
     assert_int_equal(pn_mem_total(), 0);
 }
 
+/* Each alone fits, and so do the sessions of one. */
+static void two_models_share_the_budget(void **state) {
+    (void)state;
+    const char *path = "tests/golden/tiny/llama-f16.gguf";
+    const pn_session_options session = {.n_ctx = 256};
+    const pn_model_options options = {
+        .n_threads = 1, .prefix_cache = PN_PREFIX_CACHE_OFF, .session = &session};
+    pn_model *first, *second;
+    pn_plan plan;
+    pn_error err;
+    assert_int_equal(pn_plan_file(path, &options, &session, &plan, NULL), PN_OK);
+    pn_memory_set_budget(plan.total_bytes + (plan.weights_bytes + plan.tables_bytes) / 2);
+    assert_int_equal(pn_model_open(path, &options, &first, NULL), PN_OK);
+    assert_int_equal(pn_model_open(path, &options, &second, &err), PN_ERR_MEMORY);
+    assert_true(pn_mem_total() <= pn_mem_budget());
+    pn_model_close(first);
+    assert_int_equal(pn_model_open(path, &options, &second, &err), PN_OK); /* the claim is given back */
+
+    pn_memory_set_budget(2 * plan.total_bytes - plan.kv_bytes); /* for both models, and one of the sessions */
+    const pn_session_options small = {.n_ctx = 64, .n_chunk = 16};
+    const pn_model_options with_small = {
+        .n_threads = 1, .prefix_cache = PN_PREFIX_CACHE_OFF, .session = &small};
+    assert_int_equal(pn_model_open(path, &with_small, &first, &err), PN_OK);
+    pn_session *s = open_session_with(first, session), *other;
+    assert_int_equal(pn_session_create(second, &session, &other, &err), PN_ERR_MEMORY);
+    pn_session_free(s);
+    other = open_session_with(second, session);
+    pn_session_free(other);
+    pn_model_close(first);
+    pn_model_close(second);
+    pn_memory_set_budget(0);
+}
+
+static void *open_and_close(void *arg) {
+    const pn_session_options session = {.n_ctx = 64, .n_chunk = 16};
+    const pn_model_options options = {
+        .n_threads = 1, .prefix_cache = PN_PREFIX_CACHE_OFF, .session = &session};
+    for (int i = 0; i < 20; i++) {
+        pn_model *model;
+        if (pn_model_open(arg, &options, &model, NULL) != PN_OK) continue; /* others are faster */
+        pn_session *s;
+        if (pn_session_create(model, &session, &s, NULL) == PN_OK) pn_session_free(s);
+        pn_model_close(model);
+    }
+    return NULL;
+}
+
+static void models_of_several_threads_never_pass_the_budget(void **state) {
+    (void)state;
+    enum { N = 4 };
+    char path[] = "tests/golden/tiny/llama-f16.gguf";
+    const pn_session_options session = {.n_ctx = 64, .n_chunk = 16};
+    const pn_model_options options = {
+        .n_threads = 1, .prefix_cache = PN_PREFIX_CACHE_OFF, .session = &session};
+    pthread_t threads[N];
+    pn_plan plan;
+    pn_memory_use peak;
+    assert_int_equal(pn_plan_file(path, &options, &session, &plan, NULL), PN_OK);
+    pn_memory_set_budget(2 * plan.total_bytes); /* half of what they would like */
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, path), 0);
+    for (size_t i = 0; i < N; i++)
+        pthread_join(threads[i], NULL);
+    pn_memory_get_use(NULL, &peak);
+    assert_true(peak.total <= pn_mem_budget());
+    pn_memory_set_budget(0);
+    assert_int_equal(pn_mem_total(), 0);
+}
+
+/* It is one for all of a type, as large as the largest asks for, and counts once. */
+static void a_shared_cache_counts_once(void **state) {
+    (void)state;
+    const pn_session_options session = {.n_ctx = 256};
+    const pn_model_options options = {.n_threads = 1, .prefix_cache = 1 << 20};
+    pn_model *model;
+    pn_plan plan, next;
+    assert_int_equal(pn_model_open("tests/golden/tiny/llama-f16.gguf", &options, &model, NULL), PN_OK);
+    assert_int_equal(pn_session_plan(model, &session, &plan, NULL), PN_OK);
+    pn_session *s = open_session_with(model, session);
+    assert_int_equal(pn_session_plan(model, &session, &next, NULL), PN_OK);
+    assert_int_equal(next.total_bytes - plan.total_bytes, plan.kv_bytes + plan.scratch_bytes);
+    pn_session_free(s);
+    pn_model_close(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_planned_is_held), /* first: its processes begin with the peaks so far */
+        cmocka_unit_test(models_of_several_threads_never_pass_the_budget), /* before other peaks */
         cmocka_unit_test(threads_never_pass_the_budget),
         cmocka_unit_test(a_refusal_says_why),
         cmocka_unit_test(what_does_not_fit_is_refused_before_it_is_read),
+        cmocka_unit_test(two_models_share_the_budget),
+        cmocka_unit_test(a_shared_cache_counts_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "compress/knapsack.h"
+#include "engine/engine.h"
 #include "quant/integer.h"
 #include "support/gguf_build.h"
 #include "weights/weights.h"
@@ -517,6 +518,32 @@ static int leave_scratch_folder(void **state) {
     return getcwd(folder, sizeof folder) && chdir("/") == 0 && rmdir(folder) == 0 ? 0 : -1;
 }
 
+/* What advice on a memory budget says of it, without compressing. Which matrices have 8 bits depends on their
+   weights, and whether any is small enough on their sizes: of a few, less may have them than the share asked
+   for. */
+static void the_size_is_known_beforehand(void **state) {
+    (void)state;
+    for (int bits = 8; bits >= 4; bits -= 4) {
+        pn_compress_options o = pn_compress_options_default();
+        if (bits == 8) o.mode = PN_WEIGHTS_INT8_ASYM;
+        write_model();
+        pn_compress_result r = compress(&o);
+        pn_gguf *in, *out;
+        assert_int_equal(pn_gguf_open(IN, &in, NULL), PN_OK);
+        assert_int_equal(pn_gguf_open(OUT, &out, NULL), PN_OK);
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < pn_gguf_n_tensors(out); i++)
+            if (pn_gguf_tensor_at(out, i)->n_dims == 2) bytes += pn_gguf_tensor_at(out, i)->n_bytes;
+        const uint64_t known = pn_plan_compressed_bytes(in, bits);
+        /* 8 bits for a tenth of the layers' weights would add a tenth of what they take in 4 */
+        assert_in_range(known, bytes, bits == 8 ? bytes : bytes + bytes / 10);
+        assert_true(pn_plan_compressed_bytes(out, bits) == UINT64_MAX); /* as compress refuses it */
+        pn_gguf_close(in);
+        pn_gguf_close(out);
+        pn_compress_result_free(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mode_and_group_writes_the_nearest_codes),
@@ -527,6 +554,7 @@ int main(void) {
         cmocka_unit_test(the_knapsack_is_the_best_of_all_subsets),
         cmocka_unit_test(sizes_without_a_divisor_still_fit),
         cmocka_unit_test(what_suffers_most_has_8_bits),
+        cmocka_unit_test(the_size_is_known_beforehand),
         cmocka_unit_test(what_cannot_be_done_is_said),
         cmocka_unit_test(bad_weights_are_named),
         cmocka_unit_test(odd_weights_come_through),
