@@ -103,6 +103,9 @@ static void hold_what_is_planned(const char *path, const pn_session_options *ses
                    held = pn_mem_peak_bytes(PN_MEM_KV) + pn_mem_peak_bytes(PN_MEM_SCRATCH);
     if (held > planned + planned * 3 / 100 || held < planned - planned * 3 / 100)
         fail_msg("%s: %d bytes held, %d planned", path, (int)held, (int)planned);
+    const uint64_t weights = pn_mem_peak_bytes(PN_MEM_WEIGHTS) + pn_mem_peak_bytes(PN_MEM_MAPPED);
+    if (weights > plan.weights_bytes * 103 / 100 || weights < plan.weights_bytes * 97 / 100)
+        fail_msg("%s: %d bytes of weights held, %d planned", path, (int)weights, (int)plan.weights_bytes);
     pn_session_free(s);
     pn_model_close(model);
 }
