@@ -25,6 +25,8 @@ struct pn_tier_use {
     uint64_t quota, used; /* bytes */
 };
 
+#define PN_PRECISIONS (PN_PRECISION_FAST + 1)
+
 struct pn_model {
     atomic_int n_owners;
     pn_decoder *decoder;
@@ -36,10 +38,10 @@ struct pn_model {
     pn_thread_counts threads;
     pn_arena strings; /* what info points to */
     pthread_mutex_t stores_lock;
-    pn_kv_store *stores[PN_KV_TYPE_COUNT]; /* NULL until there is a session of the type */
-    uint64_t prefix_cache;                 /* of the options */
-    _Atomic uint64_t session_bytes;        /* planned for the sessions there are */
-    struct pn_tier_use *tiers;             /* [n_tiers] */
+    pn_kv_store *stores[PN_KV_TYPE_COUNT][PN_PRECISIONS]; /* NULL until there is a session of the kind */
+    uint64_t prefix_cache;                                /* of the options */
+    _Atomic uint64_t session_bytes;                       /* planned for the sessions there are */
+    struct pn_tier_use *tiers;                            /* [n_tiers] */
     size_t n_tiers;
     pn_model_info info;
     bool loaded; /* the weights are read, and count */
@@ -61,8 +63,9 @@ pn_status pn_vocab_settings(const pn_gguf *file, pn_tokenizer_spec *spec, pn_err
 
 /* stores.c: bytes of what the sessions of these options may leave in the tree of prefixes. */
 uint64_t pn_prefix_cache_bytes(const pn_model *model, pn_kv_type type, uint64_t session_kv_bytes);
-/* Where a session's keys and values go: one store for all sessions of a type. The model owns it. */
-pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_kv_bytes, pn_kv_store **out,
+/* Where the keys and values of a session of completed options go: one store for all sessions of its type and
+   precision, which have the same bits for the same text. The model owns it. */
+pn_status pn_model_kv_store(pn_model *model, const pn_session_options *options, pn_kv_store **out,
                             pn_error *err);
 void pn_model_free_stores(pn_model *model);
 

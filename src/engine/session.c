@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-/* The store of the session's type, with room in its tree for what such a session may leave. */
-static pn_status open_store(pn_model *model, const pn_session_options *o, pn_kv_store **out, pn_error *err) {
-    return pn_model_kv_store(model, o->kv_type, pn_session_kv_bytes(model, o), out, err);
-}
-
 /* Makes the session one of the tier of the options. */
 static pn_status enter_tier(pn_session *s, const pn_session_options *o, pn_error *err) {
     struct pn_tier_use *tier = NULL;
@@ -27,7 +22,7 @@ static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *
     pn_kv_store *store = NULL;
     PN_TRY(pn_plan_claim(s, o, err));
     PN_TRY(enter_tier(s, o, err));
-    PN_TRY(open_store(s->model, o, &store, err));
+    PN_TRY(pn_model_kv_store(s->model, o, &store, err));
     PN_TRY(pn_kv_init(&s->kv, store, s->n_ctx, (size_t)o->n_chunk, err));
     PN_TRY(pn_scratch_init(&s->scratch, d, o->precision, (size_t)o->n_chunk, pn_pool_threads(s->model->pool),
                            err));
@@ -87,7 +82,7 @@ static pn_status resize_to(pn_session *s, const pn_session_options *o, pn_error 
     const size_t n_ctx = (size_t)o->n_ctx;
     pn_kv_store *store;
     pn_lookup *lookup;
-    PN_TRY(open_store(s->model, o, &store, err));
+    PN_TRY(pn_model_kv_store(s->model, o, &store, err));
     PN_TRY(resize_lookup(s, n_ctx, &lookup, err));
     int32_t *tokens = pn_alloc(PN_MEM_SCRATCH, n_ctx, sizeof *tokens);
     pn_status status = tokens ? PN_OK : pn_fail_memory(err, "session", n_ctx * sizeof *tokens);
