@@ -109,8 +109,8 @@ typedef struct pn_model_options {
                                  memory budget the model is refused before its weights are read */
     const char *cache_dir;    /* folder, made where there is none, in which keys and values of texts are kept
                                  for later processes; NULL: none. A session adds what is new when it ends or
-                                 goes on to another text, and takes from there what memory does not have. Who
-                                 can read it can read the texts */
+                                 goes on to another text, and takes from there what memory does not have. The
+                                 files hold the texts, and are for this user alone to read */
     uint64_t cache_dir_bytes; /* most that its files may take, 0: 1 GiB; those used least recently go first */
     const char *baked;        /* one file more of the kind, as pn_session_save writes it; NULL: none */
     pn_note_fn on_note;       /* NULL: nobody listens */
@@ -288,7 +288,7 @@ PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *ou
 
 /* Writes the keys and values of the timeline, as far as they fill blocks of 64 tokens, to a file that
    pn_session_load reads and that pn_model_options.baked may name. It appears when it is whole, in place of
-   what was there; nobody but this user can read it. With a path of NULL what is new is added to the model's
+   what was there. With a path of NULL what is new is added to the model's
    cache_dir, as it is when the session ends; that cannot fail. PN_ERR_ARGUMENT when there is no block to be
    saved, PN_ERR_IO, PN_ERR_MEMORY. */
 PN_API pn_status pn_session_save(pn_session *session, const char *path, pn_error *err);

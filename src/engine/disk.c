@@ -463,7 +463,7 @@ void pn_disk_add(pn_disk *d, const pn_kv_snapshot *s, const pn_kv_origin *origin
     snprintf(name, sizeof name, "%016llx-%016llx" SUFFIX, (unsigned long long)origin->model,
              (unsigned long long)text_hash(s, origin, chain[s->n_blocks - 1]));
     char *path = join(d->folder, name);
-    if (path && pn_kv_save(s, origin, tokens, path, &err) == PN_OK)
+    if (path && pn_kv_save(s, origin, tokens, path, true, &err) == PN_OK)
         learn(d, path, false);
     else if (path)
         pn_disk_note(d, "%s; the text is not kept", err.message);

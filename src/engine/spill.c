@@ -203,7 +203,7 @@ pn_status pn_session_save(pn_session *s, const char *path, pn_error *err) {
     pn_kv_snapshot snapshot;
     const pn_kv_origin origin = origin_of(s);
     PN_TRY(take(s, NULL, &snapshot, err));
-    const pn_status status = pn_kv_save(&snapshot, &origin, s->tokens, path, err);
+    const pn_status status = pn_kv_save(&snapshot, &origin, s->tokens, path, false, err);
     pn_kv_snapshot_done(&snapshot);
     return status;
 }

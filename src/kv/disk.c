@@ -149,7 +149,7 @@ static void compose_head(unsigned char *head, const pn_kv_snapshot *s, const pn_
 }
 
 pn_status pn_kv_save(const pn_kv_snapshot *s, const pn_kv_origin *origin, const int32_t *tokens,
-                     const char *path, pn_error *err) {
+                     const char *path, bool is_private, pn_error *err) {
     const size_t n_head = (size_t)head_bytes(s->n_blocks);
     unsigned char *head = pn_alloc(PN_MEM_OTHER, n_head, 1);
     if (!head) return pn_fail_memory(err, "head of a file of keys and values", n_head);
@@ -159,7 +159,7 @@ pn_status pn_kv_save(const pn_kv_snapshot *s, const pn_kv_origin *origin, const 
         pn_free(head);
         return status;
     }
-    fchmod(file.fd, 0600);             /* what was said in a conversation is in there */
+    if (is_private) fchmod(file.fd, 0600);
     flock(file.fd, LOCK_EX | LOCK_NB); /* by which others tell it from what a killed process left */
     compose_head(head, s, origin, tokens);
     pn_new_file_write(&file, head, n_head);

@@ -48,9 +48,10 @@ void pn_kv_snapshot_done(pn_kv_snapshot *snapshot); /* all zero is fine */
 void pn_kv_snapshot_drop(pn_kv_snapshot *snapshot, size_t block, pn_kv_lane lane);
 /* Bytes of the file that it would make. */
 uint64_t pn_kv_save_bytes(const pn_kv_snapshot *snapshot);
-/* Writes it, with the tokens that it is of, for the eyes of this user alone. PN_ERR_IO, PN_ERR_MEMORY. */
+/* Writes it, with the tokens that it is of; if it is private, for the eyes of this user alone. PN_ERR_IO,
+   PN_ERR_MEMORY. */
 pn_status pn_kv_save(const pn_kv_snapshot *snapshot, const pn_kv_origin *origin, const int32_t *tokens,
-                     const char *path, pn_error *err);
+                     const char *path, bool is_private, pn_error *err);
 
 /* ---- reading */
 
