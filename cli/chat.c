@@ -66,6 +66,8 @@ static void finish_answer(chat_state *chat) {
     else if (last->finish == PN_FINISH_LENGTH)
         note("(the answer was cut at --max-tokens)");
     if (chat->options->stats) runner_print_stats(chat->runner, last);
+    /* Now, so that a chat that is killed is found again as far as it came. */
+    if (chat->runner->model_options.cache_dir != NULL) pn_session_save(chat->runner->session, NULL, NULL);
 }
 
 /* Answers the conversation as it stands. The user's message is taken back when no answer came. */

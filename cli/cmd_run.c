@@ -23,8 +23,8 @@ typedef struct run_args {
     int top_k, penalty_last_n;
     cli_biases logit_bias;
     cli_seed seed;
-    const char *tier;
-    uint64_t kv_quota, memory_budget;
+    const char *tier, *cache_dir, *baked;
+    uint64_t kv_quota, memory_budget, cache_dir_bytes;
     int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup, overflow;
     bool json, stats, verbose, plan;
 } run_args;
@@ -41,9 +41,7 @@ static const cli_option options[] = {
      "token"},
     {CLI_TEXT, 0, "template", "FILE", AT(template_path), 0, 0,
      "Jinja chat template to use instead of the model's"},
-    {CLI_TIME, 0, "now", "DATE", AT(now), 0, 0,
-     "date that the template sees: 2026-01-02, 2026-01-02T03:04:05 or Unix seconds, in UTC (default: the "
-     "clock)"},
+    {CLI_TIME, 0, "now", "DATE", AT(now), 0, 0, RUNNER_NOW_HELP},
     {CLI_GROUP, .help = "answer"},
     {CLI_INT, 'n', "max-tokens", "N", AT(max_tokens), 1, INT_MAX,
      "most tokens to generate (default: until the context is full)"},
@@ -87,6 +85,12 @@ static const cli_option options[] = {
     {CLI_CHOICE, 0, "overflow", "error|slide", AT(overflow), 0, 0,
      "when the context is full: refuse and end (error, the default), or cut out the text between the system "
      "message and what was said last, and say so (slide)"},
+    {CLI_TEXT, 0, "cache-dir", "DIR", AT(cache_dir), 0, 0,
+     "keep keys and values of what was said in DIR, so that the next run need not compute them again"},
+    {CLI_BYTES, 0, "cache-dir-bytes", "SIZE", AT(cache_dir_bytes), 0, 0,
+     "most that DIR may take (default: 1G); what was of no use for the longest time goes first"},
+    {CLI_TEXT, 0, "baked", "FILE", AT(baked), 0, 0,
+     "keys and values that `postern bake` wrote (default: MODEL.kv, where it is there)"},
     {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
     {CLI_CHOICE, 0, "lookup", "auto|off|on", AT(lookup), 0, 0,
      "guess tokens that stood in the text before and check several at once: while it pays (auto, the "
@@ -171,11 +175,7 @@ static int read_prompt(const run_args *a, run_input *in) {
 
 static int read_input(const run_args *a, run_input *in) {
     int code = read_prompt(a, in);
-    if (code == CLI_OK && a->system != NULL && a->system[0] == '@') {
-        code = cli_read_file(a->system + 1, &in->system);
-        if (code == CLI_OK) cli_text_drop_bom(&in->system);
-    } else if (code == CLI_OK && a->system != NULL)
-        cli_text_append(&in->system, a->system, strlen(a->system));
+    if (code == CLI_OK && a->system != NULL) code = cli_read_given(a->system, &in->system);
     if (code == CLI_OK && a->template_path != NULL)
         code = cli_read_source(a->template_path, &in->template_source);
     return code;
@@ -264,7 +264,14 @@ static int talk(runner *r, const run_args *a, const run_input *in) {
 }
 
 static int run_model(const char *path, const run_args *a, const run_input *in) {
-    runner r = {.model_options = {.n_threads = a->n_threads, .n_threads_decode = a->n_threads_decode},
+    char *usual = runner_baked_path(path);
+    runner r = {.model_options = {.n_threads = a->n_threads,
+                                  .n_threads_decode = a->n_threads_decode,
+                                  .cache_dir = a->cache_dir,
+                                  .cache_dir_bytes = a->cache_dir_bytes,
+                                  .baked = a->baked != NULL           ? a->baked
+                                           : access(usual, F_OK) == 0 ? usual
+                                                                      : NULL},
                 .session_options = {.n_ctx = a->n_ctx,
                                     .tier = a->tier,
                                     .kv_bytes = a->kv_quota,
@@ -274,11 +281,11 @@ static int run_model(const char *path, const run_args *a, const run_input *in) {
                                     .overflow = (pn_overflow)a->overflow},
                 .memory_budget = a->memory_budget};
     r.model_options.session = &r.session_options;
-    if (a->plan) return plan_print(path, &r, a->json);
-    int code = runner_open(&r, path);
-    if (code == CLI_OK) code = runner_start(&r, a->verbose || a->stats || term_is_tty(stderr));
-    if (code == CLI_OK) code = talk(&r, a, in);
+    int code = a->plan ? plan_print(path, &r, a->json) : runner_open(&r, path);
+    if (code == CLI_OK && !a->plan) code = runner_start(&r, a->verbose || a->stats || term_is_tty(stderr));
+    if (code == CLI_OK && !a->plan) code = talk(&r, a, in);
     runner_close(&r);
+    free(usual);
     return code;
 }
 
@@ -286,6 +293,8 @@ static int run(void *args, const cli_texts *operands) {
     const run_args *a = args;
     run_input in = {0};
     if (a->tier != NULL && a->n_ctx != 0) return cli_error(CLI_USAGE, "--ctx and --tier exclude each other");
+    if (a->cache_dir_bytes != 0 && a->cache_dir == NULL)
+        return cli_error(CLI_USAGE, "--cache-dir-bytes needs --cache-dir DIR");
     if (a->prompt != NULL && a->file != NULL)
         return cli_error(CLI_USAGE, "--prompt and --file exclude each other");
     char *path = operands->n > 0 ? cli_format("%s", operands->items[0]) : paths_default_model();

@@ -9,6 +9,7 @@ extern const cli_command cmd_run;
 extern const cli_command cmd_inspect;
 extern const cli_command cmd_tokenize;
 extern const cli_command cmd_template;
+extern const cli_command cmd_bake;
 extern const cli_command cmd_compress;
 extern const cli_command cmd_pack;
 extern const cli_command cmd_perplexity;

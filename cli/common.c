@@ -149,6 +149,16 @@ int cli_read_source(const char *path, cli_text *out) {
     return code;
 }
 
+int cli_read_given(const char *given, cli_text *out) {
+    if (given[0] != '@') {
+        cli_text_append(out, given, strlen(given));
+        return CLI_OK;
+    }
+    int code = cli_read_file(given + 1, out);
+    if (code == CLI_OK) cli_text_drop_bom(out);
+    return code;
+}
+
 int cli_finish_output(int code) {
     if (fflush(stdout) != 0 || ferror(stdout))
         return cli_error(CLI_FAILED, "cannot write standard output: %s",

@@ -62,6 +62,9 @@ int cli_read_file(const char *path, cli_text *out);
 /* The same without a byte order mark, and refuses NUL bytes, for what the library wants NUL-terminated. */
 int cli_read_source(const char *path, cli_text *out);
 
+/* What an option TEXT|@FILE says: the text, or what the file holds. */
+int cli_read_given(const char *given, cli_text *out);
+
 /* Flushes standard output and reports what could not be written; passes code on when all went well. */
 int cli_finish_output(int code);
 

@@ -65,17 +65,23 @@ static char *json_of(const json_t *messages) {
     return json;
 }
 
-pn_status conversation_count_system(const conversation *c, const pn_model *model,
-                                    const pn_chat_options *options, size_t *n, pn_error *err) {
-    pn_tokens tokens = {0};
+pn_status conversation_begin(const conversation *c, const pn_model *model, const pn_chat_options *options,
+                             pn_tokens *out, pn_error *err) {
     json_t *messages = json_need(json_array());
     if (conversation_system(c) != NULL) json_array_append(messages, json_array_get(c->messages, 0));
     char *json = json_of(messages);
-    pn_status status = pn_chat_prefix(model, json, options, &tokens, err);
-    if (status == PN_OK) *n = tokens.n;
-    pn_tokens_free(&tokens);
+    pn_status status = pn_chat_prefix(model, json, options, out, err);
     free(json);
     json_decref(messages);
+    return status;
+}
+
+pn_status conversation_count_system(const conversation *c, const pn_model *model,
+                                    const pn_chat_options *options, size_t *n, pn_error *err) {
+    pn_tokens tokens = {0};
+    pn_status status = conversation_begin(c, model, options, &tokens, err);
+    if (status == PN_OK) *n = tokens.n;
+    pn_tokens_free(&tokens);
     return status;
 }
 

@@ -28,7 +28,10 @@ size_t conversation_length(const conversation *c);
 
 pn_status conversation_tokenize(const conversation *c, const pn_model *model, const pn_chat_options *options,
                                 pn_tokens *out, pn_error *err);
-/* How many tokens the prompts of all conversations with this system message begin with (pn_chat_prefix). */
+/* What the prompts of all conversations with this system message begin with (pn_chat_prefix), and how many
+   tokens that is. */
+pn_status conversation_begin(const conversation *c, const pn_model *model, const pn_chat_options *options,
+                             pn_tokens *out, pn_error *err);
 pn_status conversation_count_system(const conversation *c, const pn_model *model,
                                     const pn_chat_options *options, size_t *n, pn_error *err);
 /* Writes the messages as `postern template -f` reads them; prints the error and returns the exit code. */

@@ -10,11 +10,19 @@
 #include <string.h>
 #include <sys/resource.h>
 
+/* Of what went otherwise than one would think: the progress line makes room for it. */
+static void on_note(void *user, const char *message) {
+    (void)user;
+    if (term_is_tty(stderr)) fputs("\r\033[K", stderr);
+    cli_warn("%s", message);
+}
+
 int runner_open(runner *r, const char *path) {
     pn_error err = {0};
     bool tty = term_is_tty(stderr);
     if (tty) fprintf(stderr, "loading %s", path);
     double begin = cli_now();
+    r->model_options.on_note = on_note;
     pn_memory_set_budget(r->memory_budget > 0 ? r->memory_budget : pn_memory_default_budget());
     pn_status status = pn_model_open(path, &r->model_options, &r->model, &err);
     if (tty) fputs("\r\033[K", stderr);
@@ -76,6 +84,20 @@ static void warn_of_context(const runner *r, const pn_plan *plan) {
              term_bytes(plan->budget_bytes, budget), plan->n_ctx);
 }
 
+char *runner_baked_path(const char *model_path) {
+    return cli_format("%s.kv", model_path);
+}
+
+static void print_baked(const runner *r) {
+    pn_session_stats stats;
+    pn_session_get_stats(r->session, &stats);
+    if (stats.n_baked == 0) return;
+    fprintf(stderr, "%sbaked: %zu tokens of a text that begins so need not be computed, by ",
+            term_dim(stderr), stats.n_baked);
+    term_print_escaped(stderr, r->model_options.baked, strlen(r->model_options.baked));
+    fprintf(stderr, "%s\n", term_plain(stderr));
+}
+
 int runner_start(runner *r, bool announce) {
     pn_error err = {0};
     pn_plan plan;
@@ -86,6 +108,7 @@ int runner_start(runner *r, bool announce) {
         r->planned_bytes = plan.total_bytes;
         r->budget_bytes = plan.budget_bytes;
         status = pn_session_create(r->model, &r->session_options, &r->session, &err);
+        if (status == PN_OK && announce) print_baked(r);
     }
     return status == PN_OK ? CLI_OK : cli_fail(&err);
 }
@@ -224,8 +247,10 @@ void runner_print_stats(const runner *r, const pn_generate_result *result) {
     pn_session_get_stats(r->session, &stats);
     fflush(stdout);
     fprintf(stderr, "%sload     %.0f ms\n", term_dim(stderr), r->load_seconds * 1e3);
-    fprintf(stderr, "prefill  %zu tokens (%zu more reused), %.1f tok/s; first token after %.0f ms\n",
-            result->n_prefilled, result->n_reused, runner_prefill_rate(result), result->ttft_seconds * 1e3);
+    fprintf(stderr, "prefill  %zu tokens (%zu more reused", result->n_prefilled, result->n_reused);
+    if (stats.n_restored > 0) fprintf(stderr, ", %zu of them from disk", stats.n_restored);
+    fprintf(stderr, "), %.1f tok/s; first token after %.0f ms\n", runner_prefill_rate(result),
+            result->ttft_seconds * 1e3);
     fprintf(stderr, "decode   %zu tokens, %.1f tok/s\n", result->tokens.n, runner_decode_rate(result));
     if (result->n_drafted > 0)
         fprintf(stderr, "lookup   %zu of %zu guessed tokens were right; it pays from %.1f per step on\n",
@@ -259,20 +284,23 @@ json_t *runner_answer_json(const runner *r, const pn_generate_result *result) {
     json_t *memory = json_need(json_object());
     runner_add_memory(r, &held, memory);
     const char *name = runner_name(r);
+    pn_session_stats stats;
+    pn_session_get_stats(r->session, &stats);
     return json_need(json_pack(
-        "{s:o, s:s, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:{s:s, s:I, s:I}, s:o, s:{s:f, s:f, s:f, s:f}, "
+        "{s:o, s:s, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:{s:s, s:I, s:I}, s:o, s:{s:f, s:f, s:f, "
+        "s:f}, "
         "s:{s:I, s:I, s:f}, "
         "s:o, s:s, s:o}",
         "text", json_from_text(result->text.data != NULL ? result->text.data : "", result->text.len),
         "finish_reason", finish_name(result->finish), "usage", "prompt_tokens", (json_int_t)result->n_prompt,
-        "cached_tokens", (json_int_t)result->n_reused, "completion_tokens", (json_int_t)result->tokens.n,
-        "cut", "from", (json_int_t)result->cut_from, "to", (json_int_t)result->cut_to, "slides",
-        (json_int_t)result->n_slides, "kv", "type", runner_kv_type_name(result->kv_type), "step_downs",
-        (json_int_t)result->n_step_downs, "packed_tokens", (json_int_t)result->n_stepped, "seed",
-        seed_json(result->seed), "timings", "load_ms", r->load_seconds * 1e3, "ttft_ms",
-        result->ttft_seconds * 1e3, "prefill_tokens_per_s", runner_prefill_rate(result),
-        "decode_tokens_per_s", runner_decode_rate(result), "lookup", "guessed_tokens",
-        (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted, "break_even",
-        result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
+        "cached_tokens", (json_int_t)result->n_reused, "restored_tokens", (json_int_t)stats.n_restored,
+        "completion_tokens", (json_int_t)result->tokens.n, "cut", "from", (json_int_t)result->cut_from, "to",
+        (json_int_t)result->cut_to, "slides", (json_int_t)result->n_slides, "kv", "type",
+        runner_kv_type_name(result->kv_type), "step_downs", (json_int_t)result->n_step_downs, "packed_tokens",
+        (json_int_t)result->n_stepped, "seed", seed_json(result->seed), "timings", "load_ms",
+        r->load_seconds * 1e3, "ttft_ms", result->ttft_seconds * 1e3, "prefill_tokens_per_s",
+        runner_prefill_rate(result), "decode_tokens_per_s", runner_decode_rate(result), "lookup",
+        "guessed_tokens", (json_int_t)result->n_drafted, "right_tokens", (json_int_t)result->n_accepted,
+        "break_even", result->lookup_break_even, "model", json_from_text(name, strlen(name)), "precision",
         runner_precision_name(r->session_options.precision), "memory", memory));
 }

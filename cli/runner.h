@@ -33,6 +33,11 @@ typedef struct runner {
 #define RUNNER_THREADS_DECODE_HELP                                                                           \
     "threads that generate, where they are not to be as many as read the prompt"
 
+/* The option --now. */
+#define RUNNER_NOW_HELP                                                                                      \
+    "date that the template sees: 2026-01-02, 2026-01-02T03:04:05 or Unix seconds, in UTC (default: the "    \
+    "clock)"
+
 /* The option --kv-type, in the order of pn_kv_type. */
 #define RUNNER_KV_TYPES "f16|f32|q8|q4|k8v4"
 #define RUNNER_KV_TYPES_HELP                                                                                 \
@@ -47,6 +52,10 @@ typedef struct runner {
     "(exact, slow) or 8 bits (fast)"
 const char *runner_precision_name(pn_precision precision);
 const char *runner_kv_type_name(pn_kv_type type);
+
+/* Where the keys and values of a model's system message are baked, unless another name is given: MODEL.kv.
+   For free(). */
+char *runner_baked_path(const char *model_path);
 
 /* Opens the model at path, which must outlive the runner, by r->model_options. Prints the error and returns
    the exit code. */

@@ -86,6 +86,11 @@ typedef struct pn_tier {
     uint64_t kv_bytes;
 } pn_tier;
 
+/* Receives a line of something that went otherwise than one would think, and that is no error: a file of the
+   cache that was damaged, a folder that cannot be written. Called by whatever thread notices it; it must not
+   use the model. */
+typedef void (*pn_note_fn)(void *user, const char *message);
+
 typedef struct pn_model_options {
     int n_threads;        /* 0: chosen, within what affinity, cgroup quota and cores allow */
     int n_threads_decode; /* for the tokens of an answer; 0: n_threads where that is given, otherwise chosen
@@ -100,8 +105,16 @@ typedef struct pn_model_options {
                              what the model was trained for */
     size_t n_tiers;
     const struct pn_session_options
-        *session; /* one that is going to be created, or NULL for any: where it would pass the
-                     memory budget the model is refused before its weights are read */
+        *session;             /* one that is going to be created, or NULL for any: where it would pass the
+                                 memory budget the model is refused before its weights are read */
+    const char *cache_dir;    /* folder, made where there is none, in which keys and values of texts are kept
+                                 for later processes; NULL: none. A session adds what is new when it ends or
+                                 goes on to another text, and takes from there what memory does not have. The
+                                 files hold the texts, and are for this user alone to read */
+    uint64_t cache_dir_bytes; /* most that its files may take, 0: 1 GiB; those used least recently go first */
+    const char *baked;        /* one file more of the kind, as pn_session_save writes it; NULL: none */
+    pn_note_fn on_note;       /* NULL: nobody listens */
+    void *note_user;
 } pn_model_options;
 #define PN_PREFIX_CACHE_OFF UINT64_MAX
 
@@ -259,6 +272,7 @@ typedef struct pn_session_stats {
     size_t n_tokens;             /* tokens whose KV is held */
     size_t n_reused;             /* of the last sync: tokens kept from before, or taken over */
     size_t n_shared;             /* of these: taken over from other sessions, or from texts of before */
+    size_t n_restored;           /* of these: read from disk */
     size_t n_prefilled;          /* of the last sync: tokens computed */
     double prefill_seconds;      /* of the last sync */
     uint64_t kv_bytes;           /* blocks that this session holds, alone or with others */
@@ -267,9 +281,23 @@ typedef struct pn_session_stats {
     size_t n_stepped;            /* tokens whose keys and values the last of these packed */
     uint64_t prefix_cache_bytes; /* held of texts that no session of the type has any more */
     uint64_t n_evicted;          /* blocks of such texts that were given up, so far */
+    size_t n_baked;              /* tokens of the model's baked text, if it suits the session; else 0 */
     uint64_t scratch_bytes;
 } pn_session_stats;
 PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *out);
+
+/* Writes the keys and values of the timeline, as far as they fill blocks of 64 tokens, to a file that
+   pn_session_load reads and that pn_model_options.baked may name. It appears when it is whole, in place of
+   what was there. With a path of NULL what is new is added to the model's
+   cache_dir, as it is when the session ends; that cannot fail. PN_ERR_ARGUMENT when there is no block to be
+   saved, PN_ERR_IO, PN_ERR_MEMORY. */
+PN_API pn_status pn_session_save(pn_session *session, const char *path, pn_error *err);
+/* Makes the timeline what was saved, and gives its tokens for the next sync, which says how they go on; there
+   are no logits until then. It must have been saved by this version, with the same model, kv_type and
+   precision, on a machine whose instruction set computes the same bits, or else PN_ERR_ARGUMENT;
+   PN_ERR_LIMIT: it does not fit n_ctx. PN_ERR_FORMAT when it is damaged, PN_ERR_UNSUPPORTED, PN_ERR_IO and
+   PN_ERR_MEMORY leave a valid timeline, which may be empty. */
+PN_API pn_status pn_session_load(pn_session *session, const char *path, pn_tokens *tokens, pn_error *err);
 
 /* What a session with these options (as for create) will be, for printing before it is created. */
 typedef struct pn_plan {

@@ -4,17 +4,16 @@
 #include "compress/compress.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/slice.h"
 #include "compress/journal.h"
 #include "compress/report.h"
 #include "compress/target.h"
+#include "weights/hash.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define LINE            64 /* packed matrices begin on cache lines */
 #define LEAST_SEQUENCES 8  /* of calibration, below which it is refused rather than done badly */
@@ -32,32 +31,11 @@ pn_compress_options pn_compress_options_default(void) {
 
 /* ---- where it comes from ---- */
 
-struct hashing {
-    const pn_gguf *in;
-    XXH128_hash_t *hashes; /* [tensors] */
-};
-
-static void hash_tensors(void *arg, size_t begin, size_t end, int worker) {
-    (void)worker;
-    const struct hashing *h = arg;
-    for (size_t i = begin; i < end; i++) {
-        const pn_gguf_tensor *t = pn_gguf_tensor_at(h->in, i);
-        const XXH64_hash_t name = XXH3_64bits_withSeed(t->name.data, t->name.len, t->type);
-        h->hashes[i] = XXH3_128bits_withSeed(t->data, (size_t)t->n_bytes, name);
-        pn_map_forget(t->data, (size_t)t->n_bytes);
-    }
-}
-
-/* XXH3 of the hashes of the tensors' names, types and bytes, in the file's order. */
 static pn_status hash_source(const pn_gguf *in, pn_pool *pool, pn_source *source, pn_error *err) {
-    const size_t n = pn_gguf_n_tensors(in);
-    struct hashing h = {in, pn_alloc(PN_MEM_SCRATCH, n, sizeof *h.hashes)};
-    if (!h.hashes) return pn_fail_memory(err, "hash of the source", n * sizeof *h.hashes);
-    pn_pool_run(pool, hash_tensors, &h, n, 1);
-    const XXH128_hash_t hash = XXH3_128bits(h.hashes, n * sizeof *h.hashes);
-    snprintf(source->hash, sizeof source->hash, "xxh3-128:%016llx%016llx", (unsigned long long)hash.high64,
-             (unsigned long long)hash.low64);
-    pn_free(h.hashes);
+    pn_tensors_hash hash;
+    PN_TRY(pn_tensors_hash_of(in, pool, &hash, err));
+    snprintf(source->hash, sizeof source->hash, "xxh3-128:%016llx%016llx", (unsigned long long)hash.high,
+             (unsigned long long)hash.low);
     return PN_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "engine/disk.h"
 #include "model/decoder.h"
 #include "template/template.h"
 #include "text/tokenizer.h"
@@ -25,6 +26,8 @@ struct pn_tier_use {
     uint64_t quota, used; /* bytes */
 };
 
+#define PN_PRECISIONS (PN_PRECISION_FAST + 1)
+
 struct pn_model {
     atomic_int n_owners;
     pn_decoder *decoder;
@@ -36,14 +39,18 @@ struct pn_model {
     pn_thread_counts threads;
     pn_arena strings; /* what info points to */
     pthread_mutex_t stores_lock;
-    pn_kv_store *stores[PN_KV_TYPE_COUNT]; /* NULL until there is a session of the type */
-    uint64_t prefix_cache;                 /* of the options */
-    _Atomic uint64_t claimed_bytes;        /* of the budget: weights, tables, sessions, caches; plan.c */
-    _Atomic uint64_t cache_bytes[PN_KV_TYPE_COUNT]; /* of these, what the tree of a type may hold */
-    struct pn_tier_use *tiers;                      /* [n_tiers] */
+    pn_kv_store *stores[PN_KV_TYPE_COUNT][PN_PRECISIONS]; /* NULL until there is a session of the kind */
+    uint64_t prefix_cache;                                /* of the options */
+    _Atomic uint64_t claimed_bytes; /* of the budget: weights, tables, sessions, caches; plan.c */
+    _Atomic uint64_t
+        cache_bytes[PN_KV_TYPE_COUNT][PN_PRECISIONS]; /* of these, what the tree of a store may hold */
+    struct pn_tier_use *tiers;                        /* [n_tiers] */
     size_t n_tiers;
     pn_model_info info;
-    bool loaded; /* the weights are read, and count */
+    bool loaded;       /* the weights are read, and count */
+    const char *path;  /* that it was opened with */
+    uint64_t identity; /* 0: not known yet (pn_model_identify) */
+    pn_disk *disk;     /* NULL: none */
 };
 
 /* threads.c: the most that a model opened so may use, negative when that is no number of threads; and how
@@ -62,10 +69,15 @@ pn_status pn_vocab_settings(const pn_gguf *file, pn_tokenizer_spec *spec, pn_err
 
 /* stores.c: bytes of what the sessions of these options may leave in the tree of prefixes. */
 uint64_t pn_prefix_cache_bytes(const pn_model *model, pn_kv_type type, uint64_t session_kv_bytes);
-/* Where a session's keys and values go: one store for all sessions of a type. The model owns it. */
-pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_kv_bytes, pn_kv_store **out,
+/* Where the keys and values of a session of completed options go: one store for all sessions of its type and
+   precision, which have the same bits for the same text. The model owns it. */
+pn_status pn_model_kv_store(pn_model *model, const pn_session_options *options, pn_kv_store **out,
                             pn_error *err);
 void pn_model_free_stores(pn_model *model);
+
+/* identity.c: sets model->identity, which takes reading all of the file where it is not noted. PN_ERR_MEMORY.
+ */
+pn_status pn_model_identify(pn_model *model, pn_error *err);
 
 /* plan.c: the options with every default filled in, checked. PN_ERR_ARGUMENT, PN_ERR_UNSUPPORTED,
  * PN_ERR_LIMIT. */
@@ -142,8 +154,8 @@ struct pn_session {
     pn_lookup *lookup;   /* NULL when the mode is off */
     struct pn_sampler *sampler;
     atomic_bool cancelled;
-    size_t n_reused, n_shared, n_prefilled; /* of the last sync */
-    size_t n_step_downs, n_stepped;         /* pn_session_stats */
+    size_t n_reused, n_shared, n_restored, n_prefilled; /* of the last sync */
+    size_t n_step_downs, n_stepped;                     /* pn_session_stats */
     double prefill_seconds;
     bool profiling;
     pn_profile profile;
@@ -157,6 +169,14 @@ pn_status pn_overflow_keep(size_t asked, size_t n_ctx, size_t *out, pn_error *er
 /* pn_session_sync to the text without what is cut. The tokens may be the session's own. */
 pn_status pn_overflow_sync(pn_session *session, const int32_t *tokens, size_t n, size_t n_keep, size_t cut,
                            pn_progress_fn progress, void *user, pn_error *err);
+
+/* spill.c: notes that the model's baked text, if there is one, is of no use to a new session. */
+void pn_spill_check_baked(pn_session *session);
+/* Adds what is new of the timeline to the model's cache on disk, if there is one. */
+void pn_spill_save(pn_session *session);
+/* After pn_kv_resume to `had` of the tokens [n]: the same with what the disk has, if that is more. Sets
+   n_restored, and returns the length of the timeline then. */
+size_t pn_spill_resume(pn_session *session, const int32_t *tokens, size_t n, size_t had);
 
 /* session.c: computes n more tokens, 1 or, with lookup, up to PN_DRAFT_MAX + 1, for which n_ctx must leave
    room. Row i of the logits is then after the i-th of them; of one token only those in `top` are wanted.

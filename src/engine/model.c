@@ -6,6 +6,7 @@
 static void destroy(pn_model *m) {
     if (m->loaded) pn_mem_unload(m->info.weights_bytes, m->info.mapped_bytes);
     pn_plan_release_model(m);
+    pn_disk_free(m->disk);
     pn_model_free_stores(m);
     pn_pool_free(m->pool);
     pn_template_free(m->chat_template);
@@ -83,6 +84,8 @@ static pn_status prepare(const char *path, const pn_model_options *options, pn_m
         return pn_fail(err, PN_ERR_MEMORY, "no memory for the locks of a model");
     }
     pn_status status;
+    m->path = pn_arena_copy(&m->strings, path, strlen(path));
+    if (!m->path) PN_TRY_GOTO(status, pn_fail_memory(err, "name of the model", strlen(path)), fail);
     PN_TRY_GOTO(status, pn_cpu_check(err), fail);
     PN_TRY_GOTO(status, pn_pool_create(pn_threads_most(options), &m->pool, err), fail);
     PN_TRY_GOTO(status, open_decoder(m, path, err), fail);
@@ -101,6 +104,15 @@ fail:
     return status;
 }
 
+/* The folder and the file that keys and values are to be found in, before the weights' part of the mapping is
+   given back. */
+static pn_status open_disk(pn_model *m, const pn_model_options *o, pn_error *err) {
+    if (!o->cache_dir && !o->baked) return PN_OK;
+    const pn_kv_shape shape = pn_decoder_kv_shape(m->decoder, PN_KV_F16);
+    PN_TRY(pn_model_identify(m, err));
+    return pn_disk_open(o, m->identity, &shape, &m->disk, err);
+}
+
 static void load(pn_model *m, const pn_model_options *options) {
     pn_weights_pack(m->decoder->weights, m->pool);
     pn_mem_load(m->info.weights_bytes, m->info.mapped_bytes);
@@ -117,7 +129,8 @@ pn_status pn_model_open(const char *path, const pn_model_options *options, pn_mo
     pn_model *m;
     if (!options) options = &none;
     PN_TRY(prepare(path, options, &m, err));
-    const pn_status status = pn_plan_claim_model(m, options->session, err);
+    pn_status status = pn_plan_claim_model(m, options->session, err);
+    if (status == PN_OK) status = open_disk(m, options, err);
     if (status != PN_OK) {
         destroy(m);
         return status;

@@ -54,10 +54,11 @@ static uint64_t session_bytes(const pn_model *model, const pn_session_options *o
     return sum;
 }
 
-/* What such a session adds to the cache of its type, which is as large as the largest asks for. */
+/* What such a session adds to the cache of its type and precision, which is as large as the largest asks for.
+ */
 static uint64_t more_cache(const pn_model *model, const pn_session_options *o) {
     const uint64_t wanted = pn_prefix_cache_bytes(model, o->kv_type, pn_session_kv_bytes(model, o)),
-                   there = model->cache_bytes[o->kv_type];
+                   there = model->cache_bytes[o->kv_type][o->precision];
     return wanted > there ? wanted - there : 0;
 }
 
@@ -255,7 +256,7 @@ pn_status pn_plan_claim(pn_session *s, const pn_session_options *o, pn_error *er
     if (status == PN_OK) {
         const uint64_t cache = more_cache(model, o);
         s->claimed_bytes = session_bytes(model, o);
-        model->cache_bytes[o->kv_type] += cache;
+        model->cache_bytes[o->kv_type][o->precision] += cache;
         claim(model, cache);
     }
     claim(model, s->claimed_bytes);

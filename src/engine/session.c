@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-/* The store of the session's type, with room in its tree for what such a session may leave. */
-static pn_status open_store(pn_model *model, const pn_session_options *o, pn_kv_store **out, pn_error *err) {
-    return pn_model_kv_store(model, o->kv_type, pn_session_kv_bytes(model, o), out, err);
-}
-
 /* Makes the session one of the tier of the options. */
 static pn_status enter_tier(pn_session *s, const pn_session_options *o, pn_error *err) {
     struct pn_tier_use *tier = NULL;
@@ -27,7 +22,7 @@ static pn_status allocate(pn_session *s, const pn_session_options *o, pn_error *
     pn_kv_store *store = NULL;
     PN_TRY(pn_plan_claim(s, o, err));
     PN_TRY(enter_tier(s, o, err));
-    PN_TRY(open_store(s->model, o, &store, err));
+    PN_TRY(pn_model_kv_store(s->model, o, &store, err));
     PN_TRY(pn_kv_init(&s->kv, store, s->n_ctx, (size_t)o->n_chunk, err));
     PN_TRY(pn_scratch_init(&s->scratch, d, o->precision, (size_t)o->n_chunk, pn_pool_threads(s->model->pool),
                            err));
@@ -55,6 +50,7 @@ pn_status pn_session_create(pn_model *model, const pn_session_options *options, 
         pn_session_free(s);
         return status;
     }
+    pn_spill_check_baked(s);
     *out = s;
     return PN_OK;
 }
@@ -62,7 +58,10 @@ pn_status pn_session_create(pn_model *model, const pn_session_options *options, 
 void pn_session_free(pn_session *s) {
     if (!s) return;
     pn_session_profile(s, false);
-    if (s->tokens) pn_kv_publish(&s->kv, s->tokens);
+    if (s->tokens) {
+        pn_kv_publish(&s->kv, s->tokens);
+        pn_spill_save(s);
+    }
     pn_sampler_free(s->sampler);
     pn_lookup_free(s->lookup);
     pn_free(s->logits);
@@ -87,7 +86,7 @@ static pn_status resize_to(pn_session *s, const pn_session_options *o, pn_error 
     const size_t n_ctx = (size_t)o->n_ctx;
     pn_kv_store *store;
     pn_lookup *lookup;
-    PN_TRY(open_store(s->model, o, &store, err));
+    PN_TRY(pn_model_kv_store(s->model, o, &store, err));
     PN_TRY(resize_lookup(s, n_ctx, &lookup, err));
     int32_t *tokens = pn_alloc(PN_MEM_SCRATCH, n_ctx, sizeof *tokens);
     pn_status status = tokens ? PN_OK : pn_fail_memory(err, "session", n_ctx * sizeof *tokens);
@@ -169,21 +168,25 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
                     pn_pool_threads(s->model->pool), &scratch);
     uint64_t cached, n_evicted;
     pn_kv_store_get_cache(s->kv.store, &cached, &n_evicted);
-    *out = (pn_session_stats){.n_ctx = (int)s->n_ctx,
-                              .tier = s->tier ? s->tier->name : NULL,
-                              .n_tokens = s->kv.n_tokens,
-                              .n_reused = s->n_reused,
-                              .n_shared = s->n_shared,
-                              .n_prefilled = s->n_prefilled,
-                              .prefill_seconds = s->prefill_seconds,
-                              .kv_bytes = pn_kv_bytes(&s->kv),
-                              .kv_type = s->kv.type,
-                              .n_step_downs = s->n_step_downs,
-                              .n_stepped = s->n_stepped,
-                              .prefix_cache_bytes = cached,
-                              .n_evicted = n_evicted,
-                              .scratch_bytes =
-                                  scratch + pn_session_fixed_bytes(s->model, s->options.lookup, s->n_ctx)};
+    *out = (pn_session_stats){
+        .n_ctx = (int)s->n_ctx,
+        .tier = s->tier ? s->tier->name : NULL,
+        .n_tokens = s->kv.n_tokens,
+        .n_reused = s->n_reused,
+        .n_shared = s->n_shared,
+        .n_restored = s->n_restored,
+        .n_prefilled = s->n_prefilled,
+        .prefill_seconds = s->prefill_seconds,
+        .kv_bytes = pn_kv_bytes(&s->kv),
+        .kv_type = s->kv.type,
+        .n_step_downs = s->n_step_downs,
+        .n_stepped = s->n_stepped,
+        .prefix_cache_bytes = cached,
+        .n_evicted = n_evicted,
+        .n_baked = s->model->disk
+                       ? pn_disk_baked(s->model->disk, s->options.kv_type, s->options.precision, NULL)
+                       : 0,
+        .scratch_bytes = scratch + pn_session_fixed_bytes(s->model, s->options.lookup, s->n_ctx)};
 }
 
 static pn_forward forward_of(pn_session *s) {
@@ -291,14 +294,15 @@ static void resume(pn_session *s, const int32_t *tokens, size_t n) {
     const size_t had = s->kv.n_tokens;
     size_t own = common_prefix(s, tokens, n);
     s->n_reused = own;
-    s->n_shared = 0;
+    s->n_shared = s->n_restored = 0;
     if (own == n && own == had && (s->logits_valid || n == 0)) return;
     /* The logits after the last token are kept only for the timeline as it stands: otherwise that token is
        computed again. */
     const size_t most = n > 0 ? n - 1 : 0;
     if (own > most) own = most;
     pn_kv_publish(&s->kv, s->tokens);
-    s->n_reused = pn_kv_resume(&s->kv, tokens, most, own);
+    if (own / PN_KV_BLOCK < s->kv.n_path) pn_spill_save(s);
+    s->n_reused = pn_spill_resume(s, tokens, most, pn_kv_resume(&s->kv, tokens, most, own));
     s->pass_first = SIZE_MAX;
     if (s->n_reused > own) s->n_shared = s->n_reused - own;
     memcpy(s->tokens, tokens, s->n_reused * sizeof *tokens);

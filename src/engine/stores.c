@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the sessions of a model have their keys and values: a store for each type, so that they share what
-   their texts have in common. */
+/* Where the sessions of a model have their keys and values: a store for each type and precision, so that they
+   share what their texts have in common, and nothing else. */
 #include "engine/engine.h"
 
 /* By default a quarter of a session's; and, of windowed layers, a window, from which a text can be resumed.
@@ -22,16 +22,16 @@ static pn_status widen(const pn_model *model, pn_kv_type type, pn_kv_store *stor
     return bytes > store->quota ? pn_kv_store_set_quota(store, bytes, err) : PN_OK;
 }
 
-pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_kv_bytes, pn_kv_store **out,
-                            pn_error *err) {
+pn_status pn_model_kv_store(pn_model *model, const pn_session_options *o, pn_kv_store **out, pn_error *err) {
+    const pn_kv_type type = o->kv_type;
     pthread_mutex_lock(&model->stores_lock);
-    pn_kv_store **store = &model->stores[type];
+    pn_kv_store **store = &model->stores[type][o->precision];
     pn_status status = PN_OK;
     if (!*store) {
         const pn_kv_shape shape = pn_decoder_kv_shape(model->decoder, type);
         status = pn_kv_store_create(&shape, store, err);
     }
-    if (status == PN_OK) status = widen(model, type, *store, session_kv_bytes, err);
+    if (status == PN_OK) status = widen(model, type, *store, pn_session_kv_bytes(model, o), err);
     if (status == PN_OK) *out = *store;
     pthread_mutex_unlock(&model->stores_lock);
     return status;
@@ -39,6 +39,7 @@ pn_status pn_model_kv_store(pn_model *model, pn_kv_type type, uint64_t session_k
 
 void pn_model_free_stores(pn_model *model) {
     for (size_t i = 0; i < PN_KV_TYPE_COUNT; i++)
-        pn_kv_store_free(model->stores[i]);
+        for (size_t j = 0; j < PN_PRECISIONS; j++)
+            pn_kv_store_free(model->stores[i][j]);
     pthread_mutex_destroy(&model->stores_lock);
 }

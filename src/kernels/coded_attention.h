@@ -245,7 +245,7 @@ PN_CODED_INLINE void pn_coded_pack_row(const float *x, size_t n, int bits, uint8
     float least, greatest;
     bool finite;
     pn_coded_range(x, n, &least, &greatest, &finite);
-    *scale = finite ? pn_f16_to_f32(pn_f32_to_f16((greatest - least) / levels)) : 0.0f;
+    *scale = finite ? pn_f16_to_f32(pn_kv_run_scale(least, greatest, bits)) : 0.0f;
     *min = finite ? least : NAN;
     const float inverse = *scale > 0 ? 1.0f / *scale : 0.0f;
     for (size_t i = 0; i < n; i++) {

@@ -5,6 +5,7 @@
 #include "kernels/isa.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 
 void pn_kernels_init(pn_kernels *table, uint32_t features) {
     pn_kernels_fill_scalar(table);
@@ -21,6 +22,30 @@ void pn_kernels_init(pn_kernels *table, uint32_t features) {
 #else
     (void)features;
 #endif
+}
+
+/* Whether two tables compute the same bits. */
+static bool same_bits(const pn_kernels *a, const pn_kernels *b) {
+    bool same = true;
+#define PN_SAME_EXACT(slot)
+#define PN_SAME_BOUNDED(slot)             same = same && a->slot == b->slot;
+#define PN_SAME(slot, class, ret, params) PN_SAME_##class(slot)
+    PN_KERNEL_SLOTS(PN_SAME)
+#undef PN_SAME
+#undef PN_SAME_BOUNDED
+#undef PN_SAME_EXACT
+    return same;
+}
+
+const char *pn_kernels_arithmetic(uint32_t features) {
+    pn_kernels all, some;
+    pn_kernels_init(&all, features);
+    for (uint32_t bit = 1; features & ~(bit - 1); bit <<= 1) {
+        const uint32_t below = features & (bit - 1);
+        pn_kernels_init(&some, below);
+        if (same_bits(&all, &some)) return pn_cpu_feature_name(below);
+    }
+    return pn_cpu_feature_name(features);
 }
 
 static pn_kernels host;

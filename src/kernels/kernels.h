@@ -170,6 +170,9 @@ typedef struct pn_kernels {
 
 /* Fills the table for a feature mask (pn_cpu_feature bits). Pure: the same mask gives the same table. */
 void pn_kernels_init(pn_kernels *table, uint32_t features);
+/* The least of these features with which every BOUNDED slot is the same, and so every bit that is computed: a
+   name as pn_cpu_feature_name gives it. */
+const char *pn_kernels_arithmetic(uint32_t features);
 /* The table for this CPU and PN_CPU; built once. */
 const pn_kernels *pn_kernels_host(void);
 #endif

@@ -38,6 +38,14 @@ static void put_code(uint8_t *row, size_t n, int bits, size_t i, uint8_t code) {
     *byte = (uint8_t)(high ? (*byte & 15) | code << 4 : (*byte & 240) | code);
 }
 
+uint16_t pn_kv_run_scale(float least, float greatest, int bits) {
+    const uint16_t least_normal = 0x0400;
+    const float step = (greatest - least) / (float)((1 << bits) - 1);
+    const uint16_t nearest = pn_f32_to_f16(step);
+    const bool low = nearest < least_normal && pn_f16_to_f32(nearest) < step;
+    return (uint16_t)(nearest + low);
+}
+
 static void pack_row(const uint16_t *x, size_t n, int bits, uint8_t *codes, uint16_t *scale, uint16_t *min) {
     const float levels = (float)((1 << bits) - 1);
     float least = pn_f16_to_f32(x[0]), greatest = least;
@@ -48,7 +56,7 @@ static void pack_row(const uint16_t *x, size_t n, int bits, uint8_t *codes, uint
         greatest = v > greatest ? v : greatest;
         finite = finite && isfinite(v);
     }
-    *scale = finite ? pn_f32_to_f16((greatest - least) / levels) : 0;
+    *scale = finite ? pn_kv_run_scale(least, greatest, bits) : 0;
     *min = pn_f32_to_f16(finite ? least : NAN);
     const float step = pn_f16_to_f32(*scale), inverse = step > 0 ? 1.0f / step : 0.0f;
     for (size_t i = 0; i < n; i++) {
@@ -72,8 +80,13 @@ float pn_kv_run_get(const void *run, const pn_kv_run_shape *s, size_t row, size_
     return pn_f16_to_f32(scales[s->n_row + row]) + pn_f16_to_f32(scales[row]) * (float)code;
 }
 
+static uint16_t half_of(float x) {
+    const float greatest = 65504.0f;
+    return pn_f32_to_f16(x > greatest ? greatest : x);
+}
+
 void pn_kv_run_unpack(const void *run, const pn_kv_run_shape *s, uint16_t *x) {
     for (size_t row = 0; row < s->n_row; row++)
         for (size_t col = 0; col < s->n_col; col++)
-            *x++ = pn_f32_to_f16(pn_kv_run_get(run, s, row, col));
+            *x++ = half_of(pn_kv_run_get(run, s, row, col));
 }

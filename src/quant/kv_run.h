@@ -37,11 +37,15 @@ static inline size_t pn_kv_run_size(const pn_kv_run_shape *s) {
     return (pn_kv_run_code_bytes(s) + 2 * s->n_row * sizeof(uint16_t) + 63) / 64 * 64;
 }
 
-/* From halves [n_row, n_col]: a row's minimum is its least element, its scale the half that is nearest to
-   (greatest - least) / (2^bits - 1), and a code the nearest there is; 0 where the scale is. A row with an
-   infinity or a NaN has NaN for a minimum and a scale of 0. */
+/* The scale of a row of finite halves: the half that is nearest to (greatest - least) / (2^bits - 1), or,
+   among denormal ones, the next above where that is less: there they are so far apart that the codes would
+   end well below the greatest element. */
+uint16_t pn_kv_run_scale(float least, float greatest, int bits);
+/* From halves [n_row, n_col]: a row's minimum is its least element, its scale pn_kv_run_scale, and a code the
+   nearest there is; 0 where the scale is. A row with an infinity or a NaN has NaN for a minimum and a scale
+   of 0: all of it is NaN. */
 void pn_kv_run_pack(const uint16_t *x, const pn_kv_run_shape *shape, void *run);
-/* Back to halves [n_row, n_col]. */
+/* Back to halves [n_row, n_col]; what a scale takes beyond the greatest half becomes that. */
 void pn_kv_run_unpack(const void *run, const pn_kv_run_shape *shape, uint16_t *x);
 /* One element. */
 float pn_kv_run_get(const void *run, const pn_kv_run_shape *shape, size_t row, size_t col);

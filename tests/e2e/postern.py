@@ -45,6 +45,11 @@ class ModelOptions(c.Structure):
         ("tiers", c.c_void_p),
         ("n_tiers", c.c_size_t),
         ("session", c.c_void_p),
+        ("cache_dir", c.c_char_p),
+        ("cache_dir_bytes", c.c_uint64),
+        ("baked", c.c_char_p),
+        ("on_note", c.c_void_p),
+        ("note_user", c.c_void_p),
     ]
 
 
@@ -116,6 +121,7 @@ class SessionStats(c.Structure):
         ("n_tokens", c.c_size_t),
         ("n_reused", c.c_size_t),
         ("n_shared", c.c_size_t),
+        ("n_restored", c.c_size_t),
         ("n_prefilled", c.c_size_t),
         ("prefill_seconds", c.c_double),
         ("kv_bytes", c.c_uint64),
@@ -124,6 +130,7 @@ class SessionStats(c.Structure):
         ("n_stepped", c.c_size_t),
         ("prefix_cache_bytes", c.c_uint64),
         ("n_evicted", c.c_uint64),
+        ("n_baked", c.c_size_t),
         ("scratch_bytes", c.c_uint64),
     ]
 

@@ -316,6 +316,7 @@ static uint16_t half_of_kind(size_t kind, size_t i) {
     if (kind == 5) return pn_f32_to_f16(i == 3 ? INFINITY : random_float());
     if (kind == 6) return pn_f32_to_f16(i == 0 ? NAN : random_float());
     if (kind == 7) return pn_f32_to_f16(-2.5f);
+    if (kind == 8) return pn_f32_to_f16(1e-4f * random_float()); /* the scale is a denormal */
     return pn_f32_to_f16(sizes[kind % 4] * random_float());
 }
 

@@ -20,6 +20,10 @@ static void make_long(int32_t tokens[LONG], int n_vocab) {
         tokens[i] = 10 + (i * 37 + i * i) % (n_vocab - 10);
 }
 
+static void check_sync(pn_session *session, const int32_t *tokens, size_t n) {
+    assert_int_equal(pn_session_sync(session, tokens, n, NULL, NULL, NULL), PN_OK);
+}
+
 static void check_logits_of(pn_session *session, const int32_t *tokens, size_t n, size_t n_shared,
                             const float *want, int n_vocab) {
     pn_session_stats stats;
@@ -65,6 +69,35 @@ static void sessions_share_their_beginnings(void **state) {
             check_sharing(paths[p], (pn_kv_type)type, 1 << 24);
             check_sharing(paths[p], (pn_kv_type)type, PN_PREFIX_CACHE_OFF);
         }
+}
+
+/* Rounding activations differently gives other keys and values: a text is not taken over then. */
+static void precisions_share_nothing(void **state) {
+    (void)state;
+    const pn_model_options options = {.n_threads = 2, .prefix_cache = 1 << 24};
+    pn_model *model = NULL;
+    assert_int_equal(pn_model_open(CODED, &options, &model, NULL), PN_OK);
+    const int n_vocab = n_vocab_of(model);
+    float *want = malloc((size_t)n_vocab * sizeof *want);
+    int32_t tokens[LONG];
+    make_long(tokens, n_vocab);
+    const pn_session_options fast = {.n_ctx = LONG, .precision = PN_PRECISION_FAST}, high = {.n_ctx = LONG};
+    pn_session *a = open_session_with(model, fast);
+    check_sync(a, tokens, LONG);
+    memcpy(want, pn_session_logits(a), (size_t)n_vocab * sizeof *want);
+    pn_session_free(a);
+    pn_session_stats stats;
+    pn_session *b = open_session_with(model, high);
+    check_sync(b, tokens, LONG);
+    pn_session_get_stats(b, &stats);
+    assert_int_equal(stats.n_shared, 0);
+    assert_memory_not_equal(pn_session_logits(b), want, (size_t)n_vocab * sizeof *want);
+    pn_session_free(b);
+    a = open_session_with(model, fast); /* both have left their text */
+    check_logits_of(a, tokens, LONG, LONG / 64 * 64, want, n_vocab);
+    pn_session_free(a);
+    free(want);
+    pn_model_close(model);
 }
 
 static void forks_go_on_by_themselves(void **state) {
@@ -245,7 +278,7 @@ static void conversations_never_mix(void **state) {
             const pn_model_options options = {.n_threads = 2, .prefix_cache = 4 * plan.kv_bytes};
             assert_int_equal(pn_model_open(paths[p], &options, &model, NULL), PN_OK);
             pn_session_free(open_session_with(model, o)); /* so that there is a store */
-            if (!hashed) model->stores[PN_KV_F16]->hash_mask = 0;
+            if (!hashed) model->stores[PN_KV_F16][PN_PRECISION_HIGH]->hash_mask = 0;
             struct speaker speakers[] = {{model, talks, 0, false}, {model, talks, 3, false}};
             pthread_t threads[2];
             for (int i = 0; i < 2; i++)
@@ -400,6 +433,7 @@ static void sliding_is_computing_the_shorter_text(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_share_their_beginnings),
+        cmocka_unit_test(precisions_share_nothing),
         cmocka_unit_test(forks_go_on_by_themselves),
         cmocka_unit_test(sessions_can_be_resized),
         cmocka_unit_test(tiers_have_sizes_and_quotas),
