@@ -1,90 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys and values that outlive a process: found again, bit for bit, or not at all. */
-#include "support/check.h"
-#include "support/tiny_models.h"
+#include "support/cache_folder.h"
 
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "kernels/kernels.h"
 #include "kv/disk.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-enum { LONG = 200, WHOLE = LONG / PN_KV_BLOCK * PN_KV_BLOCK };
-
-/* ---- a folder for each test, and what is said ---- */
-
-static char folder[64], notes[4096];
-static size_t n_notes;
-
-static void on_note(void *user, const char *message) {
-    (void)user;
-    const size_t len = strlen(notes);
-    snprintf(notes + len, sizeof notes - len, "%s\n", message);
-    n_notes++;
-}
-
-static void forget_notes(void) {
-    notes[0] = '\0';
-    n_notes = 0;
-}
-
-static void expect_note(const char *part) {
-    if (!strstr(notes, part)) fail_msg("no note says \"%s\" but:\n%s", part, notes);
-    forget_notes();
-}
-
-static int setup(void **state) {
-    (void)state;
-    forget_notes();
-    snprintf(folder, sizeof folder, "/tmp/postern-disk-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-/* Calls fn for every file, and returns how many there are. */
-static size_t each_file(void (*fn)(const char *path, void *user), void *user) {
-    size_t n = 0;
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        char path[400];
-        if (entry->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        n++;
-        if (fn) fn(path, user);
-    }
-    closedir(dir);
-    return n;
-}
 
 static size_t n_files(void) {
     return each_file(NULL, NULL);
 }
 
-static void remove_one(const char *path, void *user) {
-    (void)user;
-    unlink(path);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    chmod(folder, 0700);
-    each_file(remove_one, NULL);
-    return rmdir(folder);
-}
-
-static void add_size(const char *path, void *user) {
-    struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    *(uint64_t *)user += (uint64_t)st.st_size;
+static void expect_note(const char *part) {
+    if (!strstr(notes, part)) fail_msg("no note says \"%s\" but:\n%s", part, notes);
+    forget_notes();
 }
 
 static void copy_path(const char *path, void *user) {
@@ -112,61 +45,6 @@ static void write_all(const char *path, const void *bytes, size_t n) {
     assert_true(fd >= 0);
     assert_int_equal(write(fd, bytes, n), n);
     close(fd);
-}
-
-/* ---- models and texts ---- */
-
-static pn_model *open_cached(const char *path, uint64_t max_bytes, const char *baked) {
-    pn_model *model = NULL;
-    pn_error err;
-    const pn_model_options options = {.n_threads = 1,
-                                      .no_probe = true,
-                                      .prefix_cache = 1 << 24,
-                                      .cache_dir = folder,
-                                      .cache_dir_bytes = max_bytes,
-                                      .baked = baked,
-                                      .on_note = on_note};
-    if (pn_model_open(path, &options, &model, &err) != PN_OK) fail_msg("%s", err.message);
-    return model;
-}
-
-/* Texts of different variants have their first COMMON tokens in common. */
-enum { COMMON = 130 };
-static void make_text(int32_t tokens[LONG], int n_vocab, int variant) {
-    for (int i = 0; i < LONG; i++)
-        tokens[i] = 10 + (i * 37 + i * i + (i < COMMON ? 0 : variant)) % (n_vocab - 10);
-}
-
-struct wanted {
-    int n_vocab;
-    int32_t tokens[LONG];
-    float *logits; /* [n_vocab] after the whole text, of a model that keeps nothing */
-};
-
-static struct wanted want_of(const char *path, const pn_session_options *o, int variant) {
-    pn_model *model = open_model(path, 1);
-    struct wanted w = {.n_vocab = n_vocab_of(model)};
-    make_text(w.tokens, w.n_vocab, variant);
-    w.logits = malloc((size_t)w.n_vocab * sizeof *w.logits);
-    pn_session *s = open_session_with(model, *o);
-    assert_int_equal(pn_session_sync(s, w.tokens, LONG, NULL, NULL, NULL), PN_OK);
-    memcpy(w.logits, pn_session_logits(s), (size_t)w.n_vocab * sizeof *w.logits);
-    pn_session_free(s);
-    pn_model_close(model);
-    return w;
-}
-
-/* Computes the text in a session of a model and compares. Returns how many tokens came from disk. */
-static size_t compare_in(pn_model *model, const pn_session_options *o, const struct wanted *w) {
-    pn_session *s = open_session_with(model, *o);
-    pn_session_stats stats;
-    assert_int_equal(pn_session_sync(s, w->tokens, LONG, NULL, NULL, NULL), PN_OK);
-    pn_session_get_stats(s, &stats);
-    assert_int_equal(stats.n_reused + stats.n_prefilled, LONG);
-    assert_true(stats.n_restored <= stats.n_shared);
-    assert_memory_equal(pn_session_logits(s), w->logits, (size_t)w->n_vocab * sizeof *w->logits);
-    pn_session_free(s);
-    return stats.n_restored;
 }
 
 static void check_in(pn_model *model, const pn_session_options *o, const struct wanted *w,
@@ -669,12 +547,8 @@ static void a_changed_model_is_another(void **state) {
     free(changed.logits);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void) {
-    char cache[] = "/tmp/postern-cache-XXXXXX", path[100];
-    if (!mkdtemp(cache)) return 1;
-    setenv("XDG_CACHE_HOME", cache, 1);
+    if (!own_notes()) return 1;
     const struct CMUnitTest tests[] = {
         TEST(texts_are_found_after_a_restart),
         TEST(without_room_in_memory_too),
@@ -692,13 +566,5 @@ int main(void) {
         cmocka_unit_test(arithmetic_is_that_of_floats),
         TEST(a_changed_model_is_another),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(path, sizeof path, "%s/postern/models", cache);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/postern/threads", cache);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/postern", cache);
-    rmdir(path);
-    rmdir(cache);
-    return failed;
+    return remove_notes(cmocka_run_group_tests(tests, NULL, NULL));
 }
