@@ -3,6 +3,7 @@
 
 #include "common.h"
 #include "editor.h"
+#include "opening.h"
 #include "options.h"
 #include "term.h"
 
@@ -15,6 +16,7 @@ typedef struct chat_state {
     runner *runner;
     conversation *conversation;
     const chat_options *options;
+    opening opening;
     pn_generate_result last; /* for /stats; without text when nothing was answered yet */
     bool answered, quit;
     uint64_t n_regenerated; /* added to a fixed seed, which would only repeat the answer */
@@ -80,9 +82,6 @@ static void answer(chat_state *chat) {
 
     pn_status status =
         conversation_tokenize(chat->conversation, chat->runner->model, &chat->options->render, &prompt, &err);
-    if (status == PN_OK)
-        status = conversation_count_system(chat->conversation, chat->runner->model, &chat->options->render,
-                                           &generate.n_keep, &err);
     bool too_long = status == PN_OK && prompt.n > context_size(chat) && !slides(chat);
     if (status == PN_OK && !too_long)
         status = runner_answer(chat->runner, &prompt, &generate, stdout, false, &result, &err);
@@ -110,6 +109,7 @@ static void command_help(chat_state *chat, const char *argument);
 static void command_reset(chat_state *chat, const char *argument) {
     (void)argument;
     conversation_reset(chat->conversation);
+    pn_session_finish_chat(chat->runner->session);
     note(conversation_system(chat->conversation) != NULL ? "(a new conversation; the system message stays)"
                                                          : "(a new conversation)");
 }
@@ -229,6 +229,25 @@ static bool run_command(chat_state *chat, const char *message) {
     return true;
 }
 
+static void on_progress(void *user, size_t n_done, size_t n_total) {
+    term_progress_update(user, n_done, n_total);
+}
+
+/* Before the first message is asked for. */
+static void pin_system(chat_state *chat) {
+    pn_error err = {0};
+    term_progress progress;
+    pn_session *session = chat->runner->session;
+    char *messages = conversation_begin_json(chat->conversation);
+    term_progress_begin(&progress, "reading the system message");
+    pn_status status =
+        pn_session_start_chat(session, messages, &chat->options->render, on_progress, &progress, &err);
+    term_progress_end(&progress);
+    if (status == PN_OK) status = pn_session_pin(session, &err);
+    if (status != PN_OK) cli_warn("the system message is not pinned: %s", err.message);
+    free(messages);
+}
+
 int chat_run(runner *r, conversation *c, const chat_options *options) {
     chat_state chat = {.runner = r, .conversation = c, .options = options};
     cli_text message = {0};
@@ -238,8 +257,12 @@ int chat_run(runner *r, conversation *c, const chat_options *options) {
     struct sigaction old, ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &ignore, &old);
     note("Type a message. /help lists the commands, Ctrl-D leaves.");
+    opening_init(&chat.opening, r->session, &options->render);
+    if (options->pin) pin_system(&chat);
     while (!chat.quit) {
+        if (strcmp(conversation_last_role(c), "assistant") != 0) opening_start(&chat.opening, c);
         editor_event event = editor_read(e, &message);
+        opening_stop(&chat.opening);
         if (event == EDITOR_END) break;
         if (event == EDITOR_CLEARED || strspn(message.data, " \t\n") == message.len) continue;
         editor_remember(e, message.data);
@@ -247,6 +270,7 @@ int chat_run(runner *r, conversation *c, const chat_options *options) {
         conversation_add(c, "user", message.data, message.len);
         answer(&chat);
     }
+    opening_done(&chat.opening);
     sigaction(SIGINT, &old, NULL);
     cli_text_free(&message);
     editor_free(e);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 typedef struct run_args {
-    const char *prompt, *file, *system, *template_path;
+    const char *prompt, *file, *system, *pin_system, *template_path;
     int64_t now;
     bool raw;
     int max_tokens;
@@ -36,6 +36,9 @@ static const cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", AT(prompt), 0, 0, "answer TEXT and end; - reads standard input"},
     {CLI_TEXT, 'f', "file", "FILE", AT(file), 0, 0, "answer what FILE says and end; - reads standard input"},
     {CLI_TEXT, 0, "system", "TEXT|@FILE", AT(system), 0, 0, "system message, or the file that holds it"},
+    {CLI_TEXT, 0, "pin-system", "TEXT|@FILE", AT(pin_system), 0, 0,
+     "the same in a chat, read before the first message is asked for, and kept in memory for every "
+     "conversation"},
     {CLI_ON, 0, "raw", NULL, AT(raw), 0, 0,
      "continue the prompt as plain text, without the chat template; text that spells a control token is that "
      "token"},
@@ -175,7 +178,8 @@ static int read_prompt(const run_args *a, run_input *in) {
 
 static int read_input(const run_args *a, run_input *in) {
     int code = read_prompt(a, in);
-    if (code == CLI_OK && a->system != NULL) code = cli_read_given(a->system, &in->system);
+    const char *system = a->pin_system != NULL ? a->pin_system : a->system;
+    if (code == CLI_OK && system != NULL) code = cli_read_given(system, &in->system);
     if (code == CLI_OK && a->template_path != NULL)
         code = cli_read_source(a->template_path, &in->template_source);
     return code;
@@ -186,6 +190,8 @@ static int check(const run_args *a, const run_input *in) {
         return cli_error(CLI_USAGE, "--raw uses no chat template: --system and --template do not fit it");
     if (!in->one_shot && a->raw)
         return cli_error(CLI_USAGE, "--raw needs a prompt: -p TEXT, -f FILE or standard input");
+    if (in->one_shot && a->pin_system != NULL)
+        return cli_error(CLI_USAGE, "--pin-system is for a chat; a single answer takes --system");
     if (!in->one_shot && a->json)
         return cli_error(CLI_USAGE, "--json needs a prompt: -p TEXT, -f FILE or standard input");
     if (in->one_shot && !a->raw && in->prompt.len == 0) return cli_error(CLI_USAGE, "the prompt is empty");
@@ -251,6 +257,7 @@ static int talk(runner *r, const run_args *a, const run_input *in) {
         .render = {.template_source = in->template_source.data, .now = a->now},
         .generate = generate_options(a),
         .stats = a->stats,
+        .pin = a->pin_system != NULL,
     };
     if (!a->raw && in->template_source.data == NULL && !r->info.has_chat_template)
         cli_warn("%s", r->info.template_note != NULL ? r->info.template_note
@@ -295,6 +302,8 @@ static int run(void *args, const cli_texts *operands) {
     if (a->tier != NULL && a->n_ctx != 0) return cli_error(CLI_USAGE, "--ctx and --tier exclude each other");
     if (a->cache_dir_bytes != 0 && a->cache_dir == NULL)
         return cli_error(CLI_USAGE, "--cache-dir-bytes needs --cache-dir DIR");
+    if (a->pin_system != NULL && a->system != NULL)
+        return cli_error(CLI_USAGE, "--system and --pin-system exclude each other");
     if (a->prompt != NULL && a->file != NULL)
         return cli_error(CLI_USAGE, "--prompt and --file exclude each other");
     char *path = operands->n > 0 ? cli_format("%s", operands->items[0]) : paths_default_model();

@@ -65,14 +65,19 @@ static char *json_of(const json_t *messages) {
     return json;
 }
 
-pn_status conversation_begin(const conversation *c, const pn_model *model, const pn_chat_options *options,
-                             pn_tokens *out, pn_error *err) {
+char *conversation_begin_json(const conversation *c) {
     json_t *messages = json_need(json_array());
     if (conversation_system(c) != NULL) json_array_append(messages, json_array_get(c->messages, 0));
     char *json = json_of(messages);
+    json_decref(messages);
+    return json;
+}
+
+pn_status conversation_begin(const conversation *c, const pn_model *model, const pn_chat_options *options,
+                             pn_tokens *out, pn_error *err) {
+    char *json = conversation_begin_json(c);
     pn_status status = pn_chat_prefix(model, json, options, out, err);
     free(json);
-    json_decref(messages);
     return status;
 }
 

@@ -28,6 +28,8 @@ size_t conversation_length(const conversation *c);
 
 pn_status conversation_tokenize(const conversation *c, const pn_model *model, const pn_chat_options *options,
                                 pn_tokens *out, pn_error *err);
+/* The messages that all conversations with this system message begin with, as JSON, for free(). */
+char *conversation_begin_json(const conversation *c);
 /* What the prompts of all conversations with this system message begin with (pn_chat_prefix), and how many
    tokens that is. */
 pn_status conversation_begin(const conversation *c, const pn_model *model, const pn_chat_options *options,

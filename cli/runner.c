@@ -242,7 +242,7 @@ void runner_print_budget(FILE *to, const runner *r, const runner_memory *m) {
 
 void runner_print_stats(const runner *r, const pn_generate_result *result) {
     char weights[TERM_BYTES_MAX], tables[TERM_BYTES_MAX], kv[TERM_BYTES_MAX], cache[TERM_BYTES_MAX],
-        scratch[TERM_BYTES_MAX];
+        pinned[TERM_BYTES_MAX], scratch[TERM_BYTES_MAX];
     pn_session_stats stats;
     pn_session_get_stats(r->session, &stats);
     fflush(stdout);
@@ -256,10 +256,11 @@ void runner_print_stats(const runner *r, const pn_generate_result *result) {
         fprintf(stderr, "lookup   %zu of %zu guessed tokens were right; it pays from %.1f per step on\n",
                 result->n_accepted, result->n_drafted, result->lookup_break_even);
     fprintf(stderr, "context  %zu of %d tokens\n", stats.n_tokens, stats.n_ctx);
-    fprintf(stderr, "memory   weights %s, tables %s, KV %s (%s), prefix cache %s, scratch %s\n",
+    fprintf(stderr, "memory   weights %s, tables %s, KV %s (%s), prefix cache %s, pinned %s, scratch %s\n",
             term_bytes(r->info.weights_bytes, weights), term_bytes(r->info.tables_bytes, tables),
             term_bytes(stats.kv_bytes, kv), runner_kv_type_name(stats.kv_type),
-            term_bytes(stats.prefix_cache_bytes, cache), term_bytes(stats.scratch_bytes, scratch));
+            term_bytes(stats.prefix_cache_bytes, cache), term_bytes(stats.pinned_bytes, pinned),
+            term_bytes(stats.scratch_bytes, scratch));
     const runner_memory memory = runner_measure_memory();
     runner_print_budget(stderr, r, &memory);
     fprintf(stderr, "seed     %llu%s\n", (unsigned long long)result->seed, term_plain(stderr));

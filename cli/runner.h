@@ -81,7 +81,6 @@ void runner_note_pressure(const runner *r, const pn_generate_result *result);
 /* Tokens per second; 0 when nothing was timed. */
 double runner_prefill_rate(const pn_generate_result *result);
 double runner_decode_rate(const pn_generate_result *result);
-/* Times, rates, bytes and seed of an answer, on standard error. */
 /* The most that was held so far, by the library's own count and by the system's; as members of an object
    beside what was planned, and as a line. */
 typedef struct runner_memory {
@@ -91,6 +90,7 @@ typedef struct runner_memory {
 runner_memory runner_measure_memory(void);
 void runner_add_memory(const runner *r, const runner_memory *memory, json_t *object);
 void runner_print_budget(FILE *to, const runner *r, const runner_memory *memory);
+/* Times, rates, bytes and seed of an answer, on standard error. */
 void runner_print_stats(const runner *r, const pn_generate_result *result);
 /* The object of `run --json`. */
 json_t *runner_answer_json(const runner *r, const pn_generate_result *result);

@@ -280,6 +280,7 @@ typedef struct pn_session_stats {
     size_t n_step_downs;         /* how often they were packed to fewer bits */
     size_t n_stepped;            /* tokens whose keys and values the last of these packed */
     uint64_t prefix_cache_bytes; /* held of texts that no session of the type has any more */
+    uint64_t pinned_bytes;       /* of texts that were pinned */
     uint64_t n_evicted;          /* blocks of such texts that were given up, so far */
     size_t n_baked;              /* tokens of the model's baked text, if it suits the session; else 0 */
     uint64_t scratch_bytes;
@@ -288,9 +289,9 @@ PN_API void pn_session_get_stats(const pn_session *session, pn_session_stats *ou
 
 /* Writes the keys and values of the timeline, as far as they fill blocks of 64 tokens, to a file that
    pn_session_load reads and that pn_model_options.baked may name. It appears when it is whole, in place of
-   what was there. With a path of NULL what is new is added to the model's
-   cache_dir, as it is when the session ends; that cannot fail. PN_ERR_ARGUMENT when there is no block to be
-   saved, PN_ERR_IO, PN_ERR_MEMORY. */
+   what was there. With a path of NULL what is new is added to the model's cache_dir, as it is when the
+   session ends; that cannot fail. PN_ERR_ARGUMENT when there is no block to be saved, PN_ERR_IO,
+   PN_ERR_MEMORY. */
 PN_API pn_status pn_session_save(pn_session *session, const char *path, pn_error *err);
 /* Makes the timeline what was saved, and gives its tokens for the next sync, which says how they go on; there
    are no logits until then. It must have been saved by this version, with the same model, kv_type and
@@ -329,6 +330,21 @@ typedef void (*pn_progress_fn)(void *user, size_t n_done, size_t n_total);
    and PN_ERR_MEMORY leave a valid timeline that is a beginning of the tokens. progress may be NULL. */
 PN_API pn_status pn_session_sync(pn_session *session, const int32_t *tokens, size_t n,
                                  pn_progress_fn progress, void *user, pn_error *err);
+
+/* Begins a conversation: what all its prompts will begin with that have these messages (pn_chat_prefix; a
+   JSON array, usually of a system message, or of none) is computed now, so that the first answer need not
+   wait for it, and is never cut by sliding. As pn_session_sync in all else, which it does; after
+   PN_ERR_CANCELLED the next prompt goes on from where it came to. */
+PN_API pn_status pn_session_start_chat(pn_session *session, const char *messages_json,
+                                       const pn_chat_options *options, pn_progress_fn progress, void *user,
+                                       pn_error *err);
+/* Ends it: its keys and values become those of a text that nobody holds, in the prefix cache and, where there
+   is one, on disk; the timeline is empty. */
+PN_API void pn_session_finish_chat(pn_session *session);
+/* Keeps the whole blocks of 64 tokens of the timeline, as far as a text that goes on from there needs them,
+   for as long as the model is open: the prefix cache never gives them up. They count in the memory budget
+   beside it. PN_ERR_ARGUMENT when there is no block, PN_ERR_MEMORY. */
+PN_API pn_status pn_session_pin(pn_session *session, pn_error *err);
 
 /* [n_vocab] logits after the last token; NULL for an empty timeline. Valid until the session is used again.
  */
@@ -587,7 +603,8 @@ typedef enum pn_finish {
 typedef struct pn_generate_options {
     int max_tokens; /* 0: until the context is full, or as many as it holds where it slides */
     size_t n_keep;  /* tokens of the prompt that sliding never cuts, as pn_chat_prefix counts those of the
-                       system  message; some are kept in any case */
+                       system message; no fewer than what pn_session_start_chat was given, where the prompt
+                       begins with that, and some in any case */
     pn_sampling sampling;    /* begin with pn_sampling_default(): all zero is refused */
     const char *const *stop; /* NUL-terminated strings that end the answer and are not part of it */
     size_t n_stop;

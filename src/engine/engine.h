@@ -47,10 +47,12 @@ struct pn_model {
     struct pn_tier_use *tiers;                        /* [n_tiers] */
     size_t n_tiers;
     pn_model_info info;
-    bool loaded;       /* the weights are read, and count */
-    const char *path;  /* that it was opened with */
-    uint64_t identity; /* 0: not known yet (pn_model_identify) */
-    pn_disk *disk;     /* NULL: none */
+    bool loaded;         /* the weights are read, and count */
+    const char *path;    /* that it was opened with */
+    uint64_t identity;   /* 0: not known yet (pn_model_identify) */
+    pn_disk *disk;       /* NULL: none */
+    struct pn_pin *pins; /* pin.c */
+    _Atomic uint64_t pinned_bytes;
 };
 
 /* threads.c: the most that a model opened so may use, negative when that is no number of threads; and how
@@ -74,6 +76,8 @@ uint64_t pn_prefix_cache_bytes(const pn_model *model, pn_kv_type type, uint64_t 
 pn_status pn_model_kv_store(pn_model *model, const pn_session_options *options, pn_kv_store **out,
                             pn_error *err);
 void pn_model_free_stores(pn_model *model);
+/* pin.c: before the stores. */
+void pn_model_free_pins(pn_model *model);
 
 /* identity.c: sets model->identity, which takes reading all of the file where it is not noted. PN_ERR_MEMORY.
  */
@@ -96,6 +100,8 @@ pn_status pn_plan_claim_model(pn_model *model, const pn_session_options *options
 void pn_plan_release_model(pn_model *model);
 pn_status pn_plan_claim(pn_session *session, const pn_session_options *o, pn_error *err);
 void pn_plan_release(pn_session *session);
+/* Of keys and values that stay for as long as the model does. */
+pn_status pn_plan_claim_pin(pn_model *model, uint64_t bytes, pn_error *err);
 
 /* plan_compressed.c: bytes of a file's weights in 4 or 8 bits, as compression chooses them by default.
    UINT64_MAX: they are not floats, which alone are compressed. */
@@ -150,8 +156,10 @@ struct pn_session {
     size_t logits_row;   /* the rows before it are after the tokens before it */
     bool logits_valid;   /* false for an empty timeline, and while it grows */
     bool logits_partial; /* only the greatest are those of the model (pn_logits) */
-    size_t pass_first;   /* position of the first token of the last pass; SIZE_MAX: it was cancelled */
-    pn_lookup *lookup;   /* NULL when the mode is off */
+    size_t n_begin;      /* tokens of what its conversation begins with, and their hash */
+    uint64_t begin_hash;
+    size_t pass_first; /* position of the first token of the last pass; SIZE_MAX: it was cancelled */
+    pn_lookup *lookup; /* NULL when the mode is off */
     struct pn_sampler *sampler;
     atomic_bool cancelled;
     size_t n_reused, n_shared, n_restored, n_prefilled; /* of the last sync */
@@ -169,6 +177,9 @@ pn_status pn_overflow_keep(size_t asked, size_t n_ctx, size_t *out, pn_error *er
 /* pn_session_sync to the text without what is cut. The tokens may be the session's own. */
 pn_status pn_overflow_sync(pn_session *session, const int32_t *tokens, size_t n, size_t n_keep, size_t cut,
                            pn_progress_fn progress, void *user, pn_error *err);
+
+/* dialogue.c: how many tokens of a prompt sliding is to keep. */
+size_t pn_session_n_keep(const pn_session *session, const int32_t *prompt, size_t n, size_t asked);
 
 /* spill.c: notes that the model's baked text, if there is one, is of no use to a new session. */
 void pn_spill_check_baked(pn_session *session);

@@ -145,10 +145,11 @@ static pn_status hand_over(struct answer *a, pn_generate_result *r, pn_error *er
 }
 
 /* Where the prompt fits but keeps so much that nothing could be cut, the answer ends with the context. */
-static pn_status begin_sliding(struct answer *a, size_t n_prompt, pn_error *err) {
-    const size_t n_ctx = a->session->n_ctx;
+static pn_status begin_sliding(struct answer *a, const int32_t *prompt, size_t n_prompt, pn_error *err) {
+    const size_t n_ctx = a->session->n_ctx,
+                 asked = pn_session_n_keep(a->session, prompt, n_prompt, a->o->n_keep);
     if (a->session->options.overflow != PN_OVERFLOW_SLIDE) return PN_OK;
-    const pn_status status = pn_overflow_keep(a->o->n_keep, n_ctx, &a->n_keep, err);
+    const pn_status status = pn_overflow_keep(asked, n_ctx, &a->n_keep, err);
     if (status != PN_OK) return n_prompt < n_ctx ? PN_OK : status;
     a->slides = true;
     a->cut = pn_overflow_cut(n_prompt, a->n_keep, n_ctx);
@@ -160,7 +161,7 @@ static pn_status run(struct answer *a, const int32_t *prompt, size_t n_prompt, p
                      pn_error *err) {
     const double start = pn_clock_seconds();
     const size_t steps_before = a->session->n_step_downs;
-    PN_TRY(begin_sliding(a, n_prompt, err));
+    PN_TRY(begin_sliding(a, prompt, n_prompt, err));
     r->n_slides = a->cut > 0;
     pn_status status =
         pn_overflow_sync(a->session, prompt, n_prompt, a->n_keep, a->cut, a->o->on_prefill, a->o->user, err);

@@ -7,6 +7,7 @@ static void destroy(pn_model *m) {
     if (m->loaded) pn_mem_unload(m->info.weights_bytes, m->info.mapped_bytes);
     pn_plan_release_model(m);
     pn_disk_free(m->disk);
+    pn_model_free_pins(m);
     pn_model_free_stores(m);
     pn_pool_free(m->pool);
     pn_template_free(m->chat_template);

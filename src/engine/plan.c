@@ -271,6 +271,22 @@ void pn_plan_release(pn_session *s) {
     s->claimed_bytes = 0;
 }
 
+pn_status pn_plan_claim_pin(pn_model *model, uint64_t bytes, pn_error *err) {
+    pn_status status = PN_OK;
+    pthread_mutex_lock(&claim_lock);
+    const uint64_t claimed = atomic_load(&claimed_bytes), budget = pn_mem_budget();
+    if (budget > 0 && (claimed > budget || bytes > budget - claimed))
+        status =
+            pn_fail(err, PN_ERR_MEMORY,
+                    "pinning the text takes %.1f MiB, and of the memory budget of %.1f MiB %.1f are planned "
+                    "for: ask for a shorter context, or pin nothing",
+                    (double)bytes / (1 << 20), (double)budget / (1 << 20), (double)claimed / (1 << 20));
+    else
+        claim(model, bytes);
+    pthread_mutex_unlock(&claim_lock);
+    return status;
+}
+
 pn_status pn_session_plan(const pn_model *model, const pn_session_options *options, pn_plan *out,
                           pn_error *err) {
     pn_session_options o;

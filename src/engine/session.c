@@ -182,6 +182,7 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
         .n_step_downs = s->n_step_downs,
         .n_stepped = s->n_stepped,
         .prefix_cache_bytes = cached,
+        .pinned_bytes = s->model->pinned_bytes,
         .n_evicted = n_evicted,
         .n_baked = s->model->disk
                        ? pn_disk_baked(s->model->disk, s->options.kv_type, s->options.precision, NULL)

@@ -32,63 +32,12 @@ void pn_kv_chain(const int32_t *tokens, size_t n_blocks, uint64_t *out) {
         before = out[b] = XXH3_64bits_withSeed(tokens + b * PN_KV_BLOCK, TOKENS_BYTES, before);
 }
 
-size_t pn_kv_first_seen(const pn_kv_shape *shape, pn_kv_lane lane, size_t n_blocks) {
-    const size_t window = (size_t)shape->window, position = n_blocks * PN_KV_BLOCK;
-    if (lane == PN_KV_FULL || position + 1 < window) return 0;
-    return (position + 1 - window) / PN_KV_BLOCK;
-}
-
-bool pn_kv_has_lane(const pn_kv_shape *shape, pn_kv_lane lane) {
-    for (int i = 0; i < shape->n_layer; i++)
-        if (pn_kv_lane_of(shape, i) == lane) return true;
-    return false;
-}
-
 /* What a full block of a timeline is: the first one may stay as it was filled. */
 static pn_kv_type kept_type(const pn_kv_shape *shape, size_t block) {
     return block == 0 && pn_kv_keeps_first(shape->type) ? pn_kv_fresh_type(shape->type) : shape->type;
 }
 
 /* ---- writing ---- */
-
-pn_status pn_kv_snapshot_take(pn_kv *kv, pn_kv_snapshot *out, pn_error *err) {
-    pn_kv_snapshot s = {.store = kv->store, .n_blocks = kv->n_path};
-    const size_t n_parts = s.n_blocks * PN_KV_LANES;
-    s.blocks = pn_alloc(PN_MEM_OTHER, n_parts, sizeof *s.blocks);
-    s.parted = pn_alloc(PN_MEM_OTHER, s.n_blocks, sizeof *s.parted);
-    if (!s.blocks || !s.parted) {
-        pn_free(s.blocks);
-        pn_free(s.parted);
-        return pn_fail_memory(err, "list of blocks", n_parts * sizeof *s.blocks);
-    }
-    pthread_mutex_lock(&kv->store->lock);
-    for (size_t b = 0; b < s.n_blocks; b++) {
-        const pn_prefix_node *node = kv->path[b];
-        s.parted[b] = node->parted;
-        for (int lane = 0; lane < PN_KV_LANES; lane++) {
-            if (!node->blocks[lane]) continue;
-            s.blocks[b * PN_KV_LANES + (size_t)lane] = node->blocks[lane];
-            pn_kv_block_share_locked(kv->store, node->blocks[lane]);
-        }
-    }
-    pthread_mutex_unlock(&kv->store->lock);
-    *out = s;
-    return PN_OK;
-}
-
-void pn_kv_snapshot_done(pn_kv_snapshot *s) {
-    for (size_t i = 0; i < s->n_blocks * PN_KV_LANES; i++)
-        pn_kv_block_drop(s->store, s->blocks[i]);
-    pn_free(s->blocks);
-    pn_free(s->parted);
-    *s = (pn_kv_snapshot){0};
-}
-
-void pn_kv_snapshot_drop(pn_kv_snapshot *s, size_t block, pn_kv_lane lane) {
-    pn_kv_block **at = &s->blocks[block * PN_KV_LANES + lane];
-    pn_kv_block_drop(s->store, *at);
-    *at = NULL;
-}
 
 static size_t block_bytes(const pn_kv_store *store, const pn_kv_block *block) {
     return (size_t)pn_kv_store_block_bytes(store, block->lane, block->type);
@@ -99,10 +48,7 @@ static uint64_t head_bytes(size_t n_blocks) {
 }
 
 uint64_t pn_kv_save_bytes(const pn_kv_snapshot *s) {
-    uint64_t bytes = head_bytes(s->n_blocks);
-    for (size_t i = 0; i < s->n_blocks * PN_KV_LANES; i++)
-        if (s->blocks[i]) bytes += block_bytes(s->store, s->blocks[i]);
-    return bytes;
+    return head_bytes(s->n_blocks) + pn_kv_snapshot_bytes(s);
 }
 
 static void put(unsigned char **at, const void *bytes, size_t n) {

@@ -15,7 +15,7 @@
 #ifndef PN_KV_DISK_H
 #define PN_KV_DISK_H
 
-#include "kv/kv.h"
+#include "kv/snapshot.h"
 
 /* What keys and values depend on besides the tokens. */
 typedef struct pn_kv_origin {
@@ -26,26 +26,9 @@ typedef struct pn_kv_origin {
 
 /* Hashes of the first 1, 2, ... n_blocks blocks of tokens. */
 void pn_kv_chain(const int32_t *tokens, size_t n_blocks, uint64_t *out);
-/* The first block that a token after n blocks sees in a lane. */
-size_t pn_kv_first_seen(const pn_kv_shape *shape, pn_kv_lane lane, size_t n_blocks);
-/* Whether the model has layers in a lane. */
-bool pn_kv_has_lane(const pn_kv_shape *shape, pn_kv_lane lane);
 
 /* ---- writing */
 
-/* The blocks that the tree has of a timeline's text, held so that they stay and are not written. */
-typedef struct pn_kv_snapshot {
-    pn_kv_store *store;
-    size_t n_blocks;
-    pn_kv_block **blocks; /* [n_blocks * PN_KV_LANES] NULL where there is none, or it is not to be saved */
-    bool *parted;         /* [n_blocks] other texts went on from here */
-} pn_kv_snapshot;
-
-/* Of a text that is published (kv.h); of no blocks where there are none in the tree. PN_ERR_MEMORY. */
-pn_status pn_kv_snapshot_take(pn_kv *kv, pn_kv_snapshot *out, pn_error *err);
-void pn_kv_snapshot_done(pn_kv_snapshot *snapshot); /* all zero is fine */
-/* Leaves one of its blocks out of what is saved. */
-void pn_kv_snapshot_drop(pn_kv_snapshot *snapshot, size_t block, pn_kv_lane lane);
 /* Bytes of the file that it would make. */
 uint64_t pn_kv_save_bytes(const pn_kv_snapshot *snapshot);
 /* Writes it, with the tokens that it is of; if it is private, for the eyes of this user alone. PN_ERR_IO,

@@ -129,6 +129,7 @@ class SessionStats(c.Structure):
         ("n_step_downs", c.c_size_t),
         ("n_stepped", c.c_size_t),
         ("prefix_cache_bytes", c.c_uint64),
+        ("pinned_bytes", c.c_uint64),
         ("n_evicted", c.c_uint64),
         ("n_baked", c.c_size_t),
         ("scratch_bytes", c.c_uint64),

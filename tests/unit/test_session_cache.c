@@ -430,6 +430,98 @@ static void sliding_is_computing_the_shorter_text(void **state) {
     }
 }
 
+/* ---- conversations, and texts that stay ---- */
+
+static const char *const rules = "[{\"role\":\"system\",\"content\":\"Rules that hold for all who come by, "
+                                 "long enough to fill a block of the "
+                                 "cache, as they do, even where letters are tokens.\"}]";
+
+static void pinned_texts_outlive_all_others(void **state) {
+    (void)state;
+    for (size_t p = 0; p < N_PATHS; p++) {
+        const pn_model_options options = {
+            .n_threads = 1, .no_probe = true, .prefix_cache = PN_PREFIX_CACHE_OFF};
+        pn_model *model = NULL;
+        pn_session_stats stats;
+        assert_int_equal(pn_model_open(paths[p], &options, &model, NULL), PN_OK);
+        const pn_session_options o = {.n_ctx = 256};
+        pn_session *s = open_session_with(model, o);
+        assert_int_equal(pn_session_pin(s, NULL), PN_ERR_ARGUMENT);
+        assert_int_equal(pn_session_start_chat(s, rules, NULL, NULL, NULL, NULL), PN_OK);
+        pn_session_get_stats(s, &stats);
+        const size_t n = stats.n_tokens, whole = n / PN_KV_BLOCK * PN_KV_BLOCK;
+        assert_true(whole > 0);
+        assert_int_equal(pn_session_pin(s, NULL), PN_OK);
+        assert_int_equal(pn_session_pin(s, NULL), PN_OK); /* once more is not twice */
+        pn_session_get_stats(s, &stats);
+        const uint64_t pinned = stats.pinned_bytes;
+        assert_true(pinned > 0);
+        int32_t other[LONG];
+        make_long(other, n_vocab_of(model));
+        for (int i = 0; i < 3; i++) {
+            other[0]++;
+            check_sync(s, other, LONG);
+            pn_session_finish_chat(s);
+        }
+        pn_session_get_stats(s, &stats);
+        assert_int_equal(stats.n_tokens, 0);
+        pn_session_free(s);
+        s = open_session_with(model, o);
+        assert_int_equal(pn_session_start_chat(s, rules, NULL, NULL, NULL, NULL), PN_OK);
+        pn_session_get_stats(s, &stats);
+        assert_int_equal(stats.n_shared, whole);
+        assert_int_equal(stats.pinned_bytes, pinned);
+        pn_session_free(s);
+        pn_model_close(model);
+    }
+}
+
+static void pinning_counts_in_the_budget(void **state) {
+    (void)state;
+    pn_error err;
+    pn_plan plan;
+    const pn_session_options o = {.n_ctx = 256};
+    pn_model *model = open_model(LLAMA, 1);
+    pn_session *s = open_session_with(model, o);
+    assert_int_equal(pn_session_start_chat(s, rules, NULL, NULL, NULL, NULL), PN_OK);
+    assert_int_equal(pn_session_plan(model, &o, &plan, NULL), PN_OK);
+    pn_memory_set_budget(plan.total_bytes - plan.kv_bytes - plan.scratch_bytes + 100);
+    assert_int_equal(pn_session_pin(s, &err), PN_ERR_MEMORY);
+    assert_non_null(strstr(err.message, "pinning the text takes"));
+    pn_memory_set_budget(plan.total_bytes);
+    assert_int_equal(pn_session_pin(s, &err), PN_OK);
+    pn_memory_set_budget(0);
+    pn_session_free(s);
+    pn_model_close(model);
+}
+
+/* What a conversation was begun with stays when the text slides, without being counted by the caller. */
+static void sliding_keeps_what_a_chat_begins_with(void **state) {
+    (void)state;
+    pn_model *model = open_model(LLAMA, 1);
+    const pn_session_options o = {.n_ctx = 256, .overflow = PN_OVERFLOW_SLIDE};
+    pn_session *s = open_session_with(model, o);
+    pn_session_stats stats;
+    assert_int_equal(
+        pn_session_start_chat(s, "[{\"role\":\"system\",\"content\":\"Be brief.\"}]", NULL, NULL, NULL, NULL),
+        PN_OK);
+    pn_session_get_stats(s, &stats);
+    int32_t prompt[300];
+    memcpy(prompt, s->tokens, stats.n_tokens * sizeof *prompt);
+    for (size_t i = stats.n_tokens; i < 300; i++)
+        prompt[i] = (int32_t)(10 + i * 7 % 50);
+    pn_generate_options g = {.max_tokens = 1, .sampling = pn_sampling_default()};
+    pn_generate_result r = generate(s, prompt, 300, &g);
+    assert_int_equal(r.cut_from, stats.n_tokens);
+    pn_generate_result_free(&r);
+    prompt[0]++; /* another beginning */
+    r = generate(s, prompt, 300, &g);
+    assert_int_equal(r.cut_from, 4);
+    pn_generate_result_free(&r);
+    pn_session_free(s);
+    pn_model_close(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_share_their_beginnings),
@@ -441,6 +533,9 @@ int main(void) {
         cmocka_unit_test(a_quota_steps_down),
         cmocka_unit_test(the_end_of_the_context),
         cmocka_unit_test(sliding_is_computing_the_shorter_text),
+        cmocka_unit_test(pinned_texts_outlive_all_others),
+        cmocka_unit_test(pinning_counts_in_the_budget),
+        cmocka_unit_test(sliding_keeps_what_a_chat_begins_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
