@@ -230,6 +230,11 @@ static bool answer_choice(answer *a, size_t p, int k) {
 
 /* ---- the whole ---- */
 
+/* Tokens that came as such are the request's, others the library's. */
+static bool has_own_tokens(const answer *a, size_t p) {
+    return a->g->messages != NULL || a->g->prompts[p].text != NULL;
+}
+
 static pn_status tokenize(const answer *a, size_t p, pn_tokens *out, pn_error *err) {
     const pn_model *model = a->sessions->model;
     if (a->g->messages != NULL) {
@@ -242,10 +247,7 @@ static pn_status tokenize(const answer *a, size_t p, pn_tokens *out, pn_error *e
     const raw_prompt *raw = &a->g->prompts[p];
     if (raw->text != NULL)
         return pn_tokenize(model, raw->text, raw->len, PN_TOKENIZE_BOS | PN_TOKENIZE_CONTROL, out, err);
-    out->ids = malloc(raw->tokens.n * sizeof *out->ids);
-    if (out->ids == NULL) return PN_ERR_MEMORY;
-    out->n = raw->tokens.n;
-    memcpy(out->ids, raw->tokens.ids, out->n * sizeof *out->ids);
+    *out = raw->tokens;
     return PN_OK;
 }
 
@@ -290,7 +292,7 @@ static void end_answer(answer *a) {
 
 static void free_answer(answer *a) {
     for (size_t p = 0; a->prompts != NULL && p < a->g->n_prompts; p++)
-        pn_tokens_free(&a->prompts[p]);
+        if (has_own_tokens(a, p)) pn_tokens_free(&a->prompts[p]);
     free(a->prompts);
     logprobs_free(&a->scored);
     buffer_free(&a->echo);

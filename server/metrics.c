@@ -70,6 +70,12 @@ void metrics_set_memory(metrics *m, uint64_t kv_bytes, uint64_t prefix_cache_byt
     pthread_mutex_unlock(&m->lock);
 }
 
+void metrics_set_budget(metrics *m, uint64_t bytes) {
+    pthread_mutex_lock(&m->lock);
+    m->budget_bytes = bytes;
+    pthread_mutex_unlock(&m->lock);
+}
+
 static uint64_t total(const histogram *h) {
     uint64_t n = 0;
     for (size_t i = 0; i < METRICS_BUCKETS; i++)
@@ -135,6 +141,8 @@ static void print_memory(const metrics *m, buffer *out) {
                   (unsigned long long)now.weights, (unsigned long long)now.kv,
                   (unsigned long long)now.scratch, (unsigned long long)now.tables);
     print_one(out, "memory_peak_bytes", "gauge", "The most that it held at once.", peak.total);
+    print_one(out, "memory_budget_bytes", "gauge", "The most that it may hold; 0: no limit.",
+              m->budget_bytes);
 }
 
 void metrics_print(metrics *m, size_t n_waiting, size_t n_running, buffer *out) {

@@ -36,7 +36,7 @@ typedef struct metrics {
     histogram ttft, token, queue, request;
     uint64_t n_prompt, n_reused, n_prefilled, n_completion, n_evicted;
     uint64_t kv_bytes, prefix_cache_bytes;
-    uint64_t n_sessions;
+    uint64_t n_sessions, budget_bytes;
 } metrics;
 
 /* paths [n_paths] outlive the metrics. */
@@ -46,6 +46,7 @@ void metrics_count(metrics *m, const request_record *record);
 /* What sessions hold now; n_evicted is of all time. */
 void metrics_set_memory(metrics *m, uint64_t kv_bytes, uint64_t prefix_cache_bytes, uint64_t n_evicted,
                         size_t n_sessions);
+void metrics_set_budget(metrics *m, uint64_t bytes);
 /* Mean seconds of the requests that the model worked on; 0 when there was none. */
 double metrics_mean_seconds(metrics *m);
 /* Appends everything in Prometheus' text format, with n_waiting, and n_running 0 or 1. */

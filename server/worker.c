@@ -15,6 +15,9 @@ static pn_status load(server *s) {
         pn_model_close(model);
         return status;
     }
+    pn_plan plan;
+    if (pn_session_plan(model, &s->options.session, &plan, NULL) == PN_OK)
+        metrics_set_budget(&s->metrics, plan.budget_bytes);
     atomic_store(&s->model, model);
     return PN_OK;
 }
