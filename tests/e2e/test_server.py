@@ -28,8 +28,13 @@ def start(postern_bin, tmp_path_factory):
         return server
 
     yield run
+    codes = []
     for server in servers:
-        server.kill()
+        try:
+            codes.append(server.stop())
+        finally:
+            server.kill()
+    assert codes == [0] * len(codes), [server.log[-30:] for server in servers if server.process.returncode != 0]
 
 
 @pytest.fixture(scope="module")
