@@ -314,7 +314,7 @@ static void resume(pn_session *s, const int32_t *tokens, size_t n) {
     s->n_reused = pn_spill_resume(s, tokens, most, pn_kv_resume(&s->kv, tokens, most, own));
     s->pass_first = SIZE_MAX;
     if (s->n_reused > own) s->n_shared = s->n_reused - own;
-    memcpy(s->tokens, tokens, s->n_reused * sizeof *tokens);
+    if (s->n_reused > 0) memcpy(s->tokens, tokens, s->n_reused * sizeof *tokens);
     if (s->n_reused != had || own != had) s->logits_valid = false;
 }
 
