@@ -37,7 +37,7 @@ static const cli_option options[] = {
      "most conversations that are kept as they are, where the memory budget has room for so many"},
     {CLI_INT, 0, "max-queue", "N", AT(max_queue), 1, 65536,
      "requests that may wait for those before; more are refused with 503"},
-    {CLI_BYTES, 0, "max-body", "SIZE", AT(max_body), 0, 0, "largest body of a request (default: 8M)"},
+    {CLI_BYTES, 0, "max-body", "SIZE", AT(max_body), 0, 0, "largest body of a request (default: 4M)"},
     {CLI_INT, 0, "timeout", "SECONDS", AT(timeout), 1, 86400,
      "time in which the header of a request must have come, and again its body"},
     {CLI_ON, 0, "log-json", NULL, AT(log_json), 0, 0,
@@ -83,7 +83,7 @@ static void set_defaults(void *args) {
     a->host = "127.0.0.1";
     a->port = 8080;
     a->max_queue = 32;
-    a->max_body = (uint64_t)8 << 20;
+    a->max_body = (uint64_t)4 << 20;
     a->timeout = 60;
     a->n_sessions = 4;
 }
@@ -135,7 +135,13 @@ static void watch_signals(server *s) {
 
 /* ---- serving ---- */
 
+static bool is_loopback(const char *host) {
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
+}
+
 static void announce(const server *s, const serve_args *a) {
+    if (!is_loopback(a->host) && a->api_key_file == NULL)
+        cli_warn("whoever reaches %s may use the model: --api-key-file asks for a key", a->host);
     const bool v6 = strchr(a->host, ':') != NULL;
     fprintf(stderr, "postern: listening at http://%s%s%s:%d\n", v6 ? "[" : "", a->host, v6 ? "]" : "",
             server_port(s));

@@ -81,6 +81,7 @@ static bool send_text(answer *a, const char *text, size_t len, size_t n_tokens, 
     for (size_t i = 0; i < len; i++)
         a->text_offset += ((unsigned char)text[i] & 0xC0) != 0x80;
     if (n_tokens > 0) logprobs_drop(&a->scored, n_tokens);
+    a->scored.n_entries = 0; /* those that were sent take no room any more */
     return sent;
 }
 
@@ -290,6 +291,14 @@ static void end_answer(answer *a) {
     job_write(a->job, "data: [DONE]\n\n", strlen("data: [DONE]\n\n"));
 }
 
+static void refuse_many(api_error *error) {
+    *error = (api_error){0}; /* who scores tokens can only say that there was no room */
+    api_error_set(
+        error, 400, "answer_too_large", "logprobs",
+        "the answer has more than %zu log-probabilities: ask for fewer prompts or alternatives at a time",
+        LOGPROBS_ENTRIES_MAX);
+}
+
 static void free_answer(answer *a) {
     for (size_t p = 0; a->prompts != NULL && p < a->g->n_prompts; p++)
         if (has_own_tokens(a, p)) pn_tokens_free(&a->prompts[p]);
@@ -307,7 +316,10 @@ void answer_job(job *j, sessions *pool, const char *model_name, request_record *
     for (size_t p = 0; more && p < a.g->n_prompts; p++)
         for (int k = 0; more && k < a.g->n; k++)
             more = answer_choice(&a, p, k);
-    if (a.failed) api_error_set(&a.error, 503, "out_of_memory", NULL, "there is no memory for the answer");
+    if (a.scored.n_entries > LOGPROBS_ENTRIES_MAX)
+        refuse_many(&a.error);
+    else if (a.failed)
+        api_error_set(&a.error, 503, "out_of_memory", NULL, "there is no memory for the answer");
     if (more)
         end_answer(&a);
     else if (a.error.status != 0)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROMPTS_MAX  256
+#define ANSWERS_MAX  256
 #define USUAL_TOKENS 16 /* most of an answer, where nothing is said: the API's definition */
 
 /* ---- answers ---- */
@@ -105,9 +105,9 @@ static bool read_prompts(const fields *f, generation *g) {
     const bool several = json_is_array(prompt) && !is_tokens(prompt);
     if (prompt == NULL) return fields_wrong(f, "prompt", PROMPT_EXPECTED);
     g->n_prompts = several ? json_array_size(prompt) : 1;
-    if (g->n_prompts == 0 || g->n_prompts > PROMPTS_MAX)
+    if (g->n_prompts == 0 || g->n_prompts > ANSWERS_MAX / (size_t)g->n)
         return api_error_set(f->error, 400, "invalid_value", "prompt",
-                             "'prompt' has %zu prompts: expected 1 to %d", g->n_prompts, PROMPTS_MAX);
+                             "'prompt' has %zu prompts: expected 1 to %d", g->n_prompts, ANSWERS_MAX);
     g->prompts = calloc(g->n_prompts, sizeof *g->prompts);
     if (g->prompts == NULL)
         return api_error_set(f->error, 503, "out_of_memory", NULL, "there is no memory for the prompts");

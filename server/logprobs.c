@@ -32,6 +32,8 @@ void logprobs_score(const float *logits, size_t n_vocab, int32_t id, int n_top, 
 
 bool logprobs_add(scored_tokens *list, const pn_model *model, const float *logits, size_t n_vocab, int32_t id,
                   int n_top) {
+    list->n_entries += (size_t)n_top + 1;
+    if (list->n_entries > LOGPROBS_ENTRIES_MAX) return false;
     if (list->n == list->cap) {
         const size_t cap = list->cap > 0 ? list->cap * 2 : 32;
         scored_token *items = realloc(list->items, cap * sizeof *items);

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define RETRY_LOADING 2 /* seconds */
+#define RETRY_LOADING 2         /* seconds */
+#define VALUES_MAX    (1 << 18) /* of JSON in a body; punctuation in texts counts too */
 
 /* ---- answers ---- */
 
@@ -186,10 +187,25 @@ void request_receive(request *r, const char *data, size_t len) {
     }
 }
 
+/* A parsed value takes some hundred bytes, a comma one: values are bounded as bytes are. And a NUL, which the
+   parser passes over after a number, is no JSON. */
+static bool check_text(const char *text, size_t len, api_error *error) {
+    size_t n_values = 1;
+    for (size_t i = 0; i < len; i++) {
+        n_values += text[i] == ',' || text[i] == '[' || text[i] == '{';
+        if (text[i] == '\0')
+            return api_error_set(error, 400, "invalid_json", NULL,
+                                 "the body is not valid JSON: a NUL at byte %zu", i);
+    }
+    return n_values <= VALUES_MAX ||
+           api_error_set(error, 413, "body_too_large", NULL, "the body has more than %d values", VALUES_MAX);
+}
+
 static void parse_body(request *r) {
     json_error_t error;
     if (strcmp(r->route->method, "POST") != 0) return;
     const char *text = r->body.data != NULL ? r->body.data : "";
+    if (!check_text(text, r->body.len, &r->error)) return;
     r->json = json_loadb(text, r->body.len, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
     if (r->json == NULL)
         api_error_set(&r->error, 400, "invalid_json", NULL, "the body is not valid JSON: %s, at byte %d",
