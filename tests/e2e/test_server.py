@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from postern import Library
 from serving import Server, eventually
 
 openai = pytest.importorskip("openai")
@@ -207,6 +208,27 @@ def test_echo_scores_the_prompt(smol, smollm2):
     # As said a word further on: the same sum, bit for bit, whatever chunks it was computed in.
     shorter = smol.post(COMPLETIONS, {"prompt": ids[:200], "max_tokens": 0, "echo": True, "logprobs": 0}).json
     assert shorter["choices"][0]["logprobs"]["token_logprobs"] == one["token_logprobs"][:200]
+
+
+def test_scores_are_those_of_the_library(start, tiny_models, postern_lib):
+    """Log-probabilities of a prompt and of what follows, over several chunks, and the text, as the library gives them."""
+    path = tiny_models["llama-gqa"]
+    server = start(path)
+    with Library(postern_lib).open(path) as model, model.session() as session:
+        ids = [10 + (37 * i + i * i) % (session.n_vocab - 10) for i in range(100)]
+        body = {"prompt": ids, "max_tokens": 4, "echo": True, "logprobs": 2, "temperature": 0}
+        choice = server.post(COMPLETIONS, body).json["choices"][0]
+        result = session.generate(ids, max_tokens=4, sampling=model.library.sampling(temperature=0))
+        texts = [model.detokenize([i], with_control=True).decode("utf-8", "replace") for i in ids + result.tokens]
+        assert choice["logprobs"]["tokens"][: len(texts)] == texts
+        for n in (1, 2, 50, 64, 99, 100, 102):
+            session.sync((ids + result.tokens)[:n])
+            logits = session.logits()
+            total = max(logits) + math.log(sum(math.exp(x - max(logits)) for x in logits))
+            scored = choice["logprobs"]["token_logprobs"][n]
+            assert math.isclose(scored, logits[(ids + result.tokens)[n]] - total, abs_tol=1e-4)
+            top = sorted(choice["logprobs"]["top_logprobs"][n].values(), reverse=True)
+            assert math.isclose(top[0], max(logits) - total, abs_tol=1e-4)
 
 
 def test_an_end_token_is_scored(smol):
