@@ -14,5 +14,6 @@ extern const cli_command cmd_compress;
 extern const cli_command cmd_pack;
 extern const cli_command cmd_perplexity;
 extern const cli_command cmd_bench;
+extern const cli_command cmd_serve;
 
 #endif

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_command *const commands[] = {&cmd_run,      &cmd_inspect,    &cmd_tokenize,
-                                              &cmd_template, &cmd_bake,       &cmd_compress,
-                                              &cmd_pack,     &cmd_perplexity, &cmd_bench};
+static const cli_command *const commands[] = {&cmd_run,        &cmd_serve, &cmd_inspect,  &cmd_tokenize,
+                                              &cmd_template,   &cmd_bake,  &cmd_compress, &cmd_pack,
+                                              &cmd_perplexity, &cmd_bench};
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
 static void print_overview(FILE *file) {

@@ -361,6 +361,17 @@ PN_API pn_status pn_session_logits_at(pn_session *session, size_t first, size_t 
    function that other threads may call while a session is used. */
 PN_API void pn_session_cancel(pn_session *session);
 
+/* Takes back a cancel that no call has taken yet; false when there was none. By the thread that uses the
+   session: one that came just after the end of the call it was meant for would stop the next. */
+PN_API bool pn_session_take_cancel(pn_session *session);
+
+/* Off: from now on the session takes nothing over from other sessions, texts of before or disk, but keeps
+   what its own timeline has. After a sync to no tokens, all of a text is computed then. On, as at first:
+   again. */
+PN_API void pn_session_set_takeover(pn_session *session, bool on);
+/* What happens from now on when a text does not fit, instead of what the options said. */
+PN_API void pn_session_set_overflow(pn_session *session, pn_overflow overflow);
+
 /* Where a session's time goes. */
 typedef struct pn_operation {
     const char *name;       /* "attention", "gate+up"; static */
@@ -612,6 +623,10 @@ typedef struct pn_generate_options {
     /* Receives the answer as whole UTF-8 characters, in order, as soon as no stop string can begin there. The
        joined pieces are result.text. Return false to stop. May be NULL. */
     bool (*on_text)(void *user, const char *text, size_t len);
+    /* Receives each token as it is sampled, before its text goes to on_text, an end-of-generation token too;
+       and the logits [n_vocab] that it was drawn from, as the model gave them. NULL: nobody wants all of
+       these, which is faster. */
+    void (*on_token)(void *user, int32_t id, const float *logits);
     pn_progress_fn on_prefill;
     void *user;
 } pn_generate_options;

@@ -9,7 +9,7 @@ major=14
 
 for tool in "clang-format-$major" clang-format; do
     if "$tool" --version 2>/dev/null | grep -q "version $major\."; then
-        files=$(find include src cli examples tests -name '*.[ch]')
+        files=$(find include src server cli examples tests -name '*.[ch]')
         if [ "${1-}" = --fix ]; then
             # No file name here holds a space.
             # shellcheck disable=SC2086

@@ -161,6 +161,7 @@ struct pn_session {
     size_t pass_first; /* position of the first token of the last pass; SIZE_MAX: it was cancelled */
     pn_lookup *lookup; /* NULL when the mode is off */
     struct pn_sampler *sampler;
+    bool keeps_to_itself; /* takes nothing over (pn_session_set_takeover) */
     atomic_bool cancelled;
     size_t n_reused, n_shared, n_restored, n_prefilled; /* of the last sync */
     size_t n_step_downs, n_stepped;                     /* pn_session_stats */
@@ -195,8 +196,6 @@ size_t pn_spill_resume(pn_session *session, const int32_t *tokens, size_t n, siz
 pn_status pn_session_extend(pn_session *session, const int32_t *tokens, size_t n, pn_top top, pn_error *err);
 /* Takes back the last n of them. */
 void pn_session_take_back(pn_session *session, size_t n);
-/* Takes back a pn_session_cancel; false when there was none. */
-bool pn_session_take_cancel(pn_session *session);
 /* sampler.c: a vocabulary's worth of working memory. */
 typedef struct pn_sampler pn_sampler;
 pn_status pn_sampler_create(const pn_kernels *kernels, size_t n_vocab, pn_sampler **out, pn_error *err);

@@ -51,6 +51,7 @@ static pn_status sample(struct answer *a, const float *logits, size_t n_history,
     pn_session *s = a->session;
     PN_TRY(pn_sampler_next(s->sampler, &a->o->sampling, logits, s->tokens, n_history, &a->rng, id, err));
     if (s->profiling) pn_profile_lap(&s->profile, PN_OP_SAMPLE);
+    if (a->o->on_token) a->o->on_token(a->o->user, *id, logits);
     *over = true;
     if (!a->o->ignore_eos && pn_tokenizer_is_end(s->model->tokenizer, *id)) {
         a->finish = PN_FINISH_STOP;
@@ -88,8 +89,9 @@ static pn_status step(struct answer *a, int32_t *id, bool *over, pn_generate_res
     int32_t tokens[PN_DRAFT_MAX + 1] = {*id};
     size_t n_draft = guess(a, *id, tokens + 1), first = s->kv.n_tokens,
            n_vocab = (size_t)s->model->decoder->n_vocab;
+    const pn_top top = a->o->on_token ? (pn_top){0} : pn_sampling_top(&a->o->sampling);
     double start = pn_clock_seconds();
-    PN_TRY(pn_session_extend(s, tokens, n_draft + 1, pn_sampling_top(&a->o->sampling), err));
+    PN_TRY(pn_session_extend(s, tokens, n_draft + 1, top, err));
     double seconds = pn_clock_seconds() - start;
     size_t i = 0;
     pn_status status;

@@ -234,6 +234,14 @@ bool pn_session_take_cancel(pn_session *s) {
     return atomic_exchange(&s->cancelled, false);
 }
 
+void pn_session_set_takeover(pn_session *s, bool on) {
+    s->keeps_to_itself = !on;
+}
+
+void pn_session_set_overflow(pn_session *s, pn_overflow overflow) {
+    s->options.overflow = overflow;
+}
+
 /* Computes the n tokens that stand at tokens[kv.n_tokens ..), and the logits after the last n_logits of them,
    of one only those in `top`; their room is reserved. */
 static pn_status forward(pn_session *s, size_t n, size_t n_logits, pn_top top, pn_error *err) {
@@ -299,14 +307,15 @@ static void resume(pn_session *s, const int32_t *tokens, size_t n) {
     if (own == n && own == had && (s->logits_valid || n == 0)) return;
     /* The logits after the last token are kept only for the timeline as it stands: otherwise that token is
        computed again. */
-    const size_t most = n > 0 ? n - 1 : 0;
+    size_t most = n > 0 ? n - 1 : 0;
     if (own > most) own = most;
+    if (s->keeps_to_itself) most = own;
     pn_kv_publish(&s->kv, s->tokens);
     if (own / PN_KV_BLOCK < s->kv.n_path) pn_spill_save(s);
     s->n_reused = pn_spill_resume(s, tokens, most, pn_kv_resume(&s->kv, tokens, most, own));
     s->pass_first = SIZE_MAX;
     if (s->n_reused > own) s->n_shared = s->n_reused - own;
-    memcpy(s->tokens, tokens, s->n_reused * sizeof *tokens);
+    if (s->n_reused > 0) memcpy(s->tokens, tokens, s->n_reused * sizeof *tokens);
     if (s->n_reused != had || own != had) s->logits_valid = false;
 }
 

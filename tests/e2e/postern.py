@@ -170,6 +170,7 @@ class GenerateOptions(c.Structure):
         ("n_stop", c.c_size_t),
         ("ignore_eos", c.c_bool),
         ("on_text", OnTextFn),
+        ("on_token", c.c_void_p),
         ("on_prefill", ProgressFn),
         ("user", c.c_void_p),
     ]

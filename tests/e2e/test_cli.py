@@ -14,7 +14,7 @@ import time
 import pytest
 from conftest import ROOT
 
-COMMANDS = ["run", "inspect", "tokenize", "template", "pack", "bench"]
+COMMANDS = ["run", "serve", "inspect", "tokenize", "template", "pack", "bench"]
 USAGE, FILE, LIMIT = 2, 3, 4
 
 
@@ -66,7 +66,7 @@ def test_every_option_is_in_man_page_and_completion(postern, postern_bin, comman
     page = output(postern(command, "--help"))
     assert page == output(postern("help", command))
     options = options_of(page)
-    assert (None, "json") in options and ("h", "help") not in options[:-1]
+    assert {(None, "json"), (None, "log-json")} & set(options) and ("h", "help") not in options[:-1]
 
     manual = (ROOT / "docs/postern.1").read_text(encoding="utf-8")
     section = re.search(rf"^\.Ss postern {command}$(.*?)^\.S[sh] ", manual, re.MULTILINE | re.DOTALL).group(1)

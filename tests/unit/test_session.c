@@ -326,6 +326,68 @@ static void a_cancel_stops_one_call_even_when_it_comes_late(void **state) {
     pn_model_close(model);
 }
 
+static void a_cancel_can_be_taken_back(void **state) {
+    (void)state;
+    pn_model *model = open_model(LLAMA, 1);
+    pn_session *session = open_session(model, 128, 16);
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, n_vocab_of(model));
+    assert_false(pn_session_take_cancel(session));
+    pn_session_cancel(session);
+    assert_true(pn_session_take_cancel(session));
+    assert_int_equal(pn_session_sync(session, prompt, N_PROMPT, NULL, NULL, NULL), PN_OK);
+    pn_session_free(session);
+    pn_model_close(model);
+}
+
+/* ---- sampled tokens ---- */
+
+typedef struct seen_tokens {
+    int32_t ids[64];
+    size_t n, n_vocab;
+    float *logits; /* [64, n_vocab] */
+} seen_tokens;
+
+static void see_token(void *user, int32_t id, const float *logits) {
+    seen_tokens *seen = user;
+    assert_true(seen->n < 64);
+    memcpy(seen->logits + seen->n * seen->n_vocab, logits, seen->n_vocab * sizeof *logits);
+    seen->ids[seen->n++] = id;
+}
+
+/* All logits of every token, also where only the greatest would do for sampling and where tokens were
+   guessed: those that computing the text anew gives. */
+static void tokens_are_seen_with_their_logits(void **state) {
+    (void)state;
+    for (size_t p = 0; p < N_PATHS; p++) {
+        pn_model *model = open_model(paths[p], 2);
+        pn_session *session =
+            open_session_with(model, (pn_session_options){.n_ctx = 128, .lookup = PN_LOOKUP_ON});
+        pn_session *other = open_session(model, 128, 16);
+        seen_tokens seen = {.n_vocab = (size_t)n_vocab_of(model)};
+        seen.logits = malloc(64 * seen.n_vocab * sizeof *seen.logits);
+        pn_generate_options o = greedy(24);
+        int32_t text[N_PROMPT + 24];
+        make_prompt(text, (int)seen.n_vocab);
+        o.on_token = see_token;
+        o.user = &seen;
+        pn_generate_result result = generate(session, text, N_PROMPT, &o);
+        assert_int_equal(seen.n, result.tokens.n);
+        assert_memory_equal(seen.ids, result.tokens.ids, seen.n * sizeof *seen.ids);
+        memcpy(text + N_PROMPT, seen.ids, seen.n * sizeof *seen.ids);
+        for (size_t i = 0; i < seen.n; i++) {
+            assert_int_equal(pn_session_sync(other, text, N_PROMPT + i, NULL, NULL, NULL), PN_OK);
+            assert_memory_equal(pn_session_logits(other), seen.logits + i * seen.n_vocab,
+                                seen.n_vocab * sizeof(float));
+        }
+        pn_generate_result_free(&result);
+        free(seen.logits);
+        pn_session_free(other);
+        pn_session_free(session);
+        pn_model_close(model);
+    }
+}
+
 static void free_memory_is_within_what_the_machine_has(void **state) {
     (void)state;
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -565,6 +627,8 @@ int main(void) {
         cmocka_unit_test(bad_requests_are_refused_and_lose_nothing),
         cmocka_unit_test(cancelling_keeps_a_valid_timeline),
         cmocka_unit_test(a_cancel_stops_one_call_even_when_it_comes_late),
+        cmocka_unit_test(a_cancel_can_be_taken_back),
+        cmocka_unit_test(tokens_are_seen_with_their_logits),
         cmocka_unit_test(free_memory_is_within_what_the_machine_has),
         cmocka_unit_test(the_plan_is_what_is_used),
         cmocka_unit_test(packed_weights_are_counted),

@@ -71,6 +71,58 @@ static void sessions_share_their_beginnings(void **state) {
         }
 }
 
+/* Nothing is taken over, from sessions or from what they left, but what the timeline has is kept; the bits
+   are the same. */
+static void a_session_can_keep_to_itself(void **state) {
+    (void)state;
+    const pn_model_options options = {.n_threads = 2, .prefix_cache = 1 << 24};
+    pn_model *model = NULL;
+    pn_session_stats stats;
+    int32_t tokens[LONG];
+    assert_int_equal(pn_model_open(LLAMA, &options, &model, NULL), PN_OK);
+    const size_t n_bytes = (size_t)n_vocab_of(model) * sizeof(float);
+    float *want = malloc(n_bytes);
+    make_long(tokens, n_vocab_of(model));
+    pn_session *a = open_session(model, LONG, 48), *b = open_session(model, LONG, 48);
+    check_sync(a, tokens, LONG);
+    memcpy(want, pn_session_logits(a), n_bytes);
+    pn_session_set_takeover(b, false);
+    check_sync(b, tokens, 100);
+    check_logits_of(b, tokens, LONG, 0, want, n_vocab_of(model));
+    pn_session_get_stats(b, &stats);
+    assert_int_equal(stats.n_reused, 100);
+    check_sync(b, NULL, 0);
+    check_logits_of(b, tokens, LONG, 0, want, n_vocab_of(model));
+    pn_session_get_stats(b, &stats);
+    assert_int_equal(stats.n_reused, 0);
+    pn_session_set_takeover(b, true);
+    check_sync(b, tokens, 0);
+    check_logits_of(b, tokens, LONG, 192, want, n_vocab_of(model));
+    free(want);
+    pn_session_free(a);
+    pn_session_free(b);
+    pn_model_close(model);
+}
+
+static void overflow_can_be_changed(void **state) {
+    (void)state;
+    pn_model *model = open_model(LLAMA, 2);
+    pn_session *session = open_session(model, 64, 16);
+    const pn_generate_options o = greedy(8);
+    int32_t tokens[LONG];
+    make_long(tokens, n_vocab_of(model));
+    pn_generate_result result;
+    assert_int_equal(pn_generate(session, tokens, LONG, &o, &result, NULL), PN_ERR_LIMIT);
+    pn_session_set_overflow(session, PN_OVERFLOW_SLIDE);
+    result = generate(session, tokens, LONG, &o);
+    assert_true(result.n_slides > 0);
+    pn_generate_result_free(&result);
+    pn_session_set_overflow(session, PN_OVERFLOW_ERROR);
+    assert_int_equal(pn_generate(session, tokens, LONG, &o, &result, NULL), PN_ERR_LIMIT);
+    pn_session_free(session);
+    pn_model_close(model);
+}
+
 /* Rounding activations differently gives other keys and values: a text is not taken over then. */
 static void precisions_share_nothing(void **state) {
     (void)state;
@@ -529,6 +581,8 @@ static void sliding_keeps_what_a_chat_begins_with(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_share_their_beginnings),
+        cmocka_unit_test(a_session_can_keep_to_itself),
+        cmocka_unit_test(overflow_can_be_changed),
         cmocka_unit_test(precisions_share_nothing),
         cmocka_unit_test(forks_go_on_by_themselves),
         cmocka_unit_test(sessions_can_be_resized),

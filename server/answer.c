@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answer.h"
+
+#include "api_format.h"
+#include "clock.h"
+#include "scoring.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct answer {
+    job *job;
+    const generation *g;
+    sessions *sessions;
+    const char *model_name;
+    pn_model_info info;
+    pn_tokens *prompts; /* [g->n_prompts] */
+    json_t *choices;    /* of an answer that is no stream */
+    request_record record;
+    api_error error;
+    /* The choice at hand. */
+    int index;
+    bool first;           /* nothing of it was sent */
+    scored_tokens scored; /* not sent yet */
+    buffer echo;          /* the prompt's text */
+    size_t n_carried;     /* bytes of the first of these that were sent */
+    size_t text_offset;
+    size_t n_sampled; /* with an end-of-generation token */
+    bool failed;      /* no memory */
+} answer;
+
+/* ---- events ---- */
+
+static json_t *envelope(const answer *a, const char *object, json_t *choices) {
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", a->g->id, "object", object, "created",
+                     (json_int_t)a->g->created, "model", a->model_name, "system_fingerprint",
+                     "postern-" PN_VERSION_STRING, "choices", choices);
+}
+
+static json_t *usage(const answer *a) {
+    const request_record *r = &a->record;
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)r->n_prompt,
+                     "completion_tokens", (json_int_t)r->n_completion, "total_tokens",
+                     (json_int_t)(r->n_prompt + r->n_completion), "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)r->n_reused);
+}
+
+static bool send_event(answer *a, json_t *event) {
+    char *text = event != NULL ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(8)) : NULL;
+    buffer out = {0};
+    const bool made = text != NULL && buffer_printf(&out, "data: %s\n\n", text);
+    if (!made) a->failed = true;
+    const bool sent = made && job_begin(a->job, 200, true) && job_write(a->job, out.data, out.len);
+    buffer_free(&out);
+    free(text);
+    json_decref(event);
+    return sent;
+}
+
+static bool send_piece(answer *a, const answer_part *part) {
+    json_t *event = envelope(a, a->g->format->chunk_object, json_pack("[o]", a->g->format->piece(part)));
+    if (a->g->include_usage) json_object_set_new(event, "usage", json_null());
+    return send_event(a, event);
+}
+
+/* Sends text with the first n_tokens of those that are scored. */
+static bool send_text(answer *a, const char *text, size_t len, size_t n_tokens, const char *finish) {
+    answer_part part = {.index = a->index, .first = a->first, .text = ""};
+    if (a->first && a->g->format->role_first && !send_piece(a, &part)) return false;
+    part = (answer_part){.index = a->index,
+                         .first = a->first && !a->g->format->role_first,
+                         .text = text,
+                         .len = len,
+                         .tokens = a->g->n_logprobs >= 0 ? &a->scored : NULL,
+                         .n_tokens = n_tokens,
+                         .text_offset = a->text_offset,
+                         .finish = finish};
+    a->first = false;
+    const bool sent = send_piece(a, &part);
+    for (size_t i = 0; i < len; i++)
+        a->text_offset += ((unsigned char)text[i] & 0xC0) != 0x80;
+    if (n_tokens > 0) logprobs_drop(&a->scored, n_tokens);
+    a->scored.n_entries = 0; /* those that were sent take no room any more */
+    return sent;
+}
+
+/* ---- one choice ---- */
+
+/* How many of the scored tokens have been shown whole when len more bytes of text have; what is shown of the
+   next one is carried over. */
+static size_t count_shown(answer *a, size_t len) {
+    size_t n = 0;
+    a->n_carried += len;
+    while (n < a->scored.n && a->scored.items[n].piece.len <= a->n_carried)
+        a->n_carried -= a->scored.items[n++].piece.len;
+    return n;
+}
+
+static bool on_text(void *user, const char *text, size_t len) {
+    answer *a = user;
+    if (a->failed || job_is_gone(a->job)) return false;
+    return !a->g->stream || send_text(a, text, len, count_shown(a, len), NULL);
+}
+
+static void on_token(void *user, int32_t id, const float *logits) {
+    answer *a = user;
+    a->n_sampled++;
+    if (!logprobs_add(&a->scored, a->sessions->model, logits, (size_t)a->info.n_vocab, id, a->g->n_logprobs))
+        a->failed = true;
+}
+
+/* Of the scored tokens those that are no part of the answer's text are forgotten: a stop string's, and where
+   the API does not show it, the one that ended the answer. */
+static void drop_hidden(answer *a, const pn_generate_result *r) {
+    const bool by_token = a->n_sampled > r->tokens.n;
+    size_t n = a->scored.n;
+    if (by_token && !a->g->format->shows_end) n--;
+    if (!by_token && r->finish == PN_FINISH_STOP) {
+        size_t bytes = a->g->stream ? a->n_carried : a->echo.len + r->text.len;
+        for (n = 0; n < a->scored.n && a->scored.items[n].piece.len <= bytes; n++)
+            bytes -= a->scored.items[n].piece.len;
+    }
+    logprobs_keep(&a->scored, n);
+}
+
+static bool finish_choice(answer *a, const pn_generate_result *r) {
+    const char *finish = a->record.finish = r->finish == PN_FINISH_STOP ? "stop" : "length";
+    drop_hidden(a, r);
+    if (a->g->stream) return send_text(a, "", 0, a->scored.n, finish);
+    buffer text = {0};
+    buffer_append(&text, a->echo.data, a->echo.len);
+    buffer_append(&text, r->text.data, r->text.len);
+    const answer_part part = {.index = a->index,
+                              .text = text.data != NULL ? text.data : "",
+                              .len = text.len,
+                              .tokens = a->g->n_logprobs >= 0 ? &a->scored : NULL,
+                              .n_tokens = a->scored.n,
+                              .finish = finish};
+    json_t *choice = text.failed ? NULL : a->g->format->whole(&part);
+    if (choice == NULL || json_array_append_new(a->choices, choice) != 0) a->failed = true;
+    buffer_free(&text);
+    return !a->failed;
+}
+
+static void count(answer *a, const pn_generate_result *r, int k) {
+    request_record *record = &a->record;
+    if (a->g->echo && a->g->n_logprobs >= 0) { /* all of the prompt was computed before */
+        record->n_prompt += k == 0 ? r->n_prompt : 0;
+        record->n_prefilled += r->n_prompt;
+    } else if (k == 0) { /* the others share its prompt */
+        record->n_prompt += r->n_prompt;
+        record->n_reused += r->n_reused;
+    }
+    record->n_prefilled += r->n_prefilled;
+    record->n_completion += r->tokens.n;
+    record->prefill_seconds += r->prefill_seconds;
+    record->decode_seconds += r->decode_seconds;
+    if (record->ttft_seconds == 0) record->ttft_seconds = r->ttft_seconds;
+}
+
+static pn_generate_options options_of(answer *a, int k) {
+    pn_generate_options o = {.max_tokens = a->g->max_tokens,
+                             .sampling = a->g->sampling,
+                             .stop = a->g->stop,
+                             .n_stop = a->g->n_stop,
+                             .on_text = on_text,
+                             .on_token = a->g->n_logprobs >= 0 ? on_token : NULL,
+                             .user = a};
+    o.sampling.seed += (uint64_t)k; /* choices of one seed differ, and are the same again */
+    return o;
+}
+
+/* The prompt's text, and its tokens scored, where they are part of the answer. */
+static pn_status begin_choice(answer *a, session_slot *slot, size_t p, pn_error *err) {
+    const pn_tokens *prompt = &a->prompts[p];
+    a->first = true;
+    a->n_carried = a->text_offset = a->n_sampled = 0;
+    logprobs_drop(&a->scored, a->scored.n);
+    a->echo.len = 0;
+    if (!a->g->echo) return PN_OK;
+    pn_text text = {0};
+    const raw_prompt *raw = &a->g->prompts[p];
+    pn_status status = PN_OK;
+    if (raw->text == NULL)
+        status = pn_detokenize(a->sessions->model, prompt->ids, prompt->n, true, &text, err);
+    const bool kept =
+        status == PN_OK && (raw->text != NULL ? buffer_append(&a->echo, raw->text, raw->len)
+                                              : buffer_append_clean(&a->echo, text.data, text.len));
+    pn_text_free(&text);
+    if (status == PN_OK && !kept) a->failed = true;
+    if (status == PN_OK && a->g->n_logprobs >= 0)
+        status = scoring_prompt(slot->session, a->sessions->model, prompt, a->g->n_logprobs, &a->scored, err);
+    return status;
+}
+
+static pn_status generate(answer *a, session_slot *slot, size_t p, int k, pn_generate_result *r,
+                          pn_error *err) {
+    const pn_tokens *prompt = &a->prompts[p];
+    pn_status status = begin_choice(a, slot, p, err);
+    if (status != PN_OK || a->failed) return status;
+    if (a->g->stream && a->echo.len > 0 && !send_text(a, a->echo.data, a->echo.len, a->scored.n, NULL))
+        return PN_OK;
+    if (a->g->max_tokens < 0) {
+        r->finish = PN_FINISH_LENGTH;
+        r->n_prompt = prompt->n;
+        return PN_OK;
+    }
+    const pn_generate_options o = options_of(a, k);
+    return pn_generate(slot->session, prompt->ids, prompt->n, &o, r, err);
+}
+
+/* False: the answer ends here; with a->error where it failed. */
+static bool answer_choice(answer *a, size_t p, int k) {
+    pn_generate_result r = {0};
+    pn_error err = {0};
+    a->index = (int)p * a->g->n + k;
+    session_slot *slot = sessions_take(a->sessions, a->g, &a->prompts[p], &a->error);
+    if (slot == NULL || !job_enter(a->job, slot->session)) return false;
+    const pn_status status = generate(a, slot, p, k, &r, &err);
+    job_leave(a->job);
+    pn_session_set_takeover(slot->session, true);
+    sessions_note(slot, &a->prompts[p], &r.tokens);
+    bool more = status == PN_OK && !a->failed && r.finish != PN_FINISH_CANCELLED;
+    if (status == PN_OK) count(a, &r, k);
+    if (status != PN_OK && status != PN_ERR_CANCELLED) api_error_from(&a->error, &err, NULL);
+    if (more) more = finish_choice(a, &r);
+    pn_generate_result_free(&r);
+    return more;
+}
+
+/* ---- the whole ---- */
+
+/* Tokens that came as such are the request's, others the library's. */
+static bool has_own_tokens(const answer *a, size_t p) {
+    return a->g->messages != NULL || a->g->prompts[p].text != NULL;
+}
+
+static pn_status tokenize(const answer *a, size_t p, pn_tokens *out, pn_error *err) {
+    const pn_model *model = a->sessions->model;
+    if (a->g->messages != NULL) {
+        char *messages = json_dumps(a->g->messages, JSON_COMPACT);
+        const pn_status status =
+            messages != NULL ? pn_chat_tokenize(model, messages, NULL, out, err) : PN_ERR_MEMORY;
+        free(messages);
+        return status;
+    }
+    const raw_prompt *raw = &a->g->prompts[p];
+    if (raw->text != NULL)
+        return pn_tokenize(model, raw->text, raw->len, PN_TOKENIZE_BOS | PN_TOKENIZE_CONTROL, out, err);
+    *out = raw->tokens;
+    return PN_OK;
+}
+
+static bool check_tokens(answer *a, const pn_tokens *tokens, const char *param) {
+    if (tokens->n == 0) return api_error_set(&a->error, 400, "invalid_value", param, "the prompt is empty");
+    for (size_t i = 0; i < tokens->n; i++)
+        if (tokens->ids[i] < 0 || tokens->ids[i] >= a->info.n_vocab)
+            return api_error_set(&a->error, 400, "invalid_value", param,
+                                 "token %zu of the prompt is outside the vocabulary of %d", i + 1,
+                                 a->info.n_vocab);
+    return true;
+}
+
+/* All prompts, before any of them is answered. */
+static bool tokenize_all(answer *a) {
+    const char *param = a->g->messages != NULL ? "messages" : "prompt";
+    a->prompts = calloc(a->g->n_prompts, sizeof *a->prompts);
+    if (a->prompts == NULL)
+        return api_error_set(&a->error, 503, "out_of_memory", NULL, "there is no memory for the prompts");
+    for (size_t p = 0; p < a->g->n_prompts; p++) {
+        pn_error err = {.code = PN_ERR_MEMORY, .message = "there is no memory for the prompt"};
+        if (tokenize(a, p, &a->prompts[p], &err) != PN_OK) return api_error_from(&a->error, &err, param);
+        if (!check_tokens(a, &a->prompts[p], param)) return false;
+    }
+    return true;
+}
+
+static void end_answer(answer *a) {
+    if (!a->g->stream) {
+        json_t *whole = envelope(a, a->g->format->object, json_incref(a->choices));
+        if (whole != NULL) json_object_set_new(whole, "usage", usage(a));
+        job_answer(a->job, 200, whole);
+        return;
+    }
+    if (a->g->include_usage) {
+        json_t *last = envelope(a, a->g->format->chunk_object, json_array());
+        json_object_set_new(last, "usage", usage(a));
+        if (!send_event(a, last)) return;
+    }
+    job_write(a->job, "data: [DONE]\n\n", strlen("data: [DONE]\n\n"));
+}
+
+static void refuse_many(api_error *error) {
+    *error = (api_error){0}; /* who scores tokens can only say that there was no room */
+    api_error_set(
+        error, 400, "answer_too_large", "logprobs",
+        "the answer has more than %zu log-probabilities: ask for fewer prompts or alternatives at a time",
+        LOGPROBS_ENTRIES_MAX);
+}
+
+static void free_answer(answer *a) {
+    for (size_t p = 0; a->prompts != NULL && p < a->g->n_prompts; p++)
+        if (has_own_tokens(a, p)) pn_tokens_free(&a->prompts[p]);
+    free(a->prompts);
+    logprobs_free(&a->scored);
+    buffer_free(&a->echo);
+    json_decref(a->choices);
+}
+
+void answer_job(job *j, sessions *pool, const char *model_name, request_record *record) {
+    answer a = {.job = j, .g = j->work, .sessions = pool, .model_name = model_name, .choices = json_array()};
+    a.record = (request_record){.generated = true, .queue_seconds = clock_seconds() - j->arrived};
+    pn_model_get_info(pool->model, &a.info);
+    bool more = tokenize_all(&a);
+    for (size_t p = 0; more && p < a.g->n_prompts; p++)
+        for (int k = 0; more && k < a.g->n; k++)
+            more = answer_choice(&a, p, k);
+    if (a.scored.n_entries > LOGPROBS_ENTRIES_MAX)
+        refuse_many(&a.error);
+    else if (a.failed)
+        api_error_set(&a.error, 503, "out_of_memory", NULL, "there is no memory for the answer");
+    if (more)
+        end_answer(&a);
+    else if (a.error.status != 0)
+        job_fail(j, &a.error);
+    *record = a.record;
+    free_answer(&a);
+}
