@@ -257,7 +257,7 @@ int chat_run(runner *r, conversation *c, const chat_options *options) {
     struct sigaction old, ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &ignore, &old);
     note("Type a message. /help lists the commands, Ctrl-D leaves.");
-    opening_init(&chat.opening, r->session, &options->render);
+    chat.opening = (opening){.session = r->session, .render = &options->render};
     if (options->pin) pin_system(&chat);
     while (!chat.quit) {
         if (strcmp(conversation_last_role(c), "assistant") != 0) opening_start(&chat.opening, c);
@@ -270,7 +270,7 @@ int chat_run(runner *r, conversation *c, const chat_options *options) {
         conversation_add(c, "user", message.data, message.len);
         answer(&chat);
     }
-    opening_done(&chat.opening);
+    opening_stop(&chat.opening);
     sigaction(SIGINT, &old, NULL);
     cli_text_free(&message);
     editor_free(e);

@@ -12,12 +12,8 @@ typedef struct opening {
     const pn_chat_options *render; /* outlives it */
     char *messages;                /* of the beginning, as JSON; NULL: nothing is running */
     pthread_t thread;
-    pthread_mutex_t lock;
-    bool done, cancelled;
 } opening;
 
-void opening_init(opening *o, pn_session *session, const pn_chat_options *render);
-void opening_done(opening *o);
 /* Begins to compute the beginning of a conversation. The session is not to be used until opening_stop. */
 void opening_start(opening *o, const conversation *c);
 /* Stops, so that the session can be used; what was computed stays. Errors are left to the answer, which meets
