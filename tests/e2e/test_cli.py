@@ -12,29 +12,15 @@ import subprocess
 import time
 
 import pytest
+from command import FILE, LIMIT, USAGE, assert_fails, output, run_json
 from conftest import ROOT
 
-COMMANDS = ["run", "serve", "inspect", "tokenize", "template", "pack", "bench"]
-USAGE, FILE, LIMIT = 2, 3, 4
+COMMANDS = ["run", "serve", "inspect", "tokenize", "template", "bake", "compress", "pack", "perplexity", "bench"]
 
 
 @pytest.fixture
 def tiny(tiny_models):
     return tiny_models["llama-q8"]
-
-
-def output(done):
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def assert_fails(done, code, *fragments):
-    """The exit code, nothing on standard output, and one line that names the matter."""
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("postern: "), done.stderr
-    for fragment in fragments:
-        assert fragment in lines[0]
 
 
 # ---- help, man page, completion --------------------------------------------------------------------------------------
@@ -129,10 +115,6 @@ def test_wrong_usage(postern, arguments, fragment):
 
 
 # ---- run -------------------------------------------------------------------------------------------------------------
-
-
-def run_json(postern, *arguments, **options):
-    return json.loads(output(postern("run", *arguments, "--json", **options)))
 
 
 def test_run_prints_only_the_answer(postern, tiny):
@@ -529,6 +511,28 @@ def terminal(postern_bin, tmp_path):
 
 def saved(path):
     return [(message["role"], message["content"]) for message in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def test_a_system_message_is_read_while_the_user_types(terminal, smollm2):
+    """Before the first message, in every new conversation, and for good where it is pinned."""
+    rules = " ".join(f"Rule {i} is to answer question {i} kindly." for i in range(60))
+    for option, pinned in (("--system", False), ("--pin-system", True)):
+        chat = terminal("run", smollm2, "-n", "4", "--temp", "0", "--stats", option, rules)
+        chat.expect(PROMPT)
+        time.sleep(0 if pinned else 5)
+        for is_read in (pinned, True):
+            chat.send("hello\n")
+            tokens, reused = map(int, re.search(r"prefill  (\d+) tokens \((\d+) more reused", chat.expect("seed ")).groups())
+            assert reused > 400 > 100 > tokens if is_read else reused > 0
+            chat.expect(PROMPT)
+            chat.send("/reset\n")
+            chat.expect("a new conversation")
+            chat.expect(PROMPT)
+        chat.send("hello\n")
+        assert ("pinned 0 B" in chat.expect("seed ")) != pinned
+        chat.expect(PROMPT)
+        chat.send("\x04")
+        assert chat.close() == 0
 
 
 def test_chat_messages_and_commands(terminal, tiny, tmp_path):

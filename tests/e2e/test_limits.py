@@ -3,11 +3,13 @@
 
 import json
 import os
+import random
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from serving import Server
 
 
 @pytest.fixture
@@ -76,3 +78,37 @@ def test_sessions_that_grow_to_the_budget_stay_within_the_group(postern_bin, smo
     answer = json.loads(done.stdout)
     assert answer["usage"]["completion_tokens"] == 1500 and answer["cut"]["slides"] > 1
     assert answer["memory"]["peak_bytes"] <= budget
+
+
+WORDS = "the old clock on wall had stopped at noon and nobody in town could say which day that was or why".split()
+
+
+def test_requests_of_all_lengths_stay_within_the_group(postern_bin, smollm2, group, tmp_path):
+    """Full sessions, prompts of a few to a thousand tokens, answers of one to sixteen: all are answered, the same ones
+    alike, and no byte is missing for it. POSTERN_REQUESTS asks for more of them."""
+    budget = 220 << 20
+    folder = group("memory", {"memory.limit_in_bytes": budget * 103 // 100})
+    inside = tmp_path / "inside"
+    inside.write_text(f'#!/bin/sh\necho $$ > {folder}/cgroup.procs\nexec {postern_bin} "$@"\n', encoding="utf-8")
+    inside.chmod(0o755)
+    chance = random.Random(6)
+    server = Server(inside, smollm2, "--memory-budget", budget, "--ctx", 1024, "--sessions", 4, "--overflow", "slide",
+                    "--cache-dir", tmp_path / "kv", "--cache-dir-bytes", "50M", home=tmp_path)
+    try:
+        answers, sizes = {}, []
+        for i in range(int(os.environ.get("POSTERN_REQUESTS", "60"))):
+            kind = chance.randrange(8)
+            length = 2 + kind * kind * 16
+            begin = chance.randrange(3)
+            text = " ".join(WORDS[(begin + j * j) % len(WORDS)] for j in range(length))
+            done = server.chat(text, max_tokens=1 + 5 * (kind % 4), session=f"talk {i % 6}" if i % 2 else None)
+            assert done.status == 200, done.body
+            said = done.json["choices"][0]["message"]["content"]
+            assert answers.setdefault((kind, begin), said) == said
+            sizes.append(server.rss())
+        assert server.metrics()["postern_memory_peak_bytes"] <= budget
+        half = len(sizes) // 2
+        assert max(sizes[half:]) < max(sizes[:half]) + (8 << 20), sizes
+        assert server.stop() == 0
+    finally:
+        server.kill()
