@@ -325,7 +325,7 @@ def test_what_an_earlier_run_left_is_taken_only_if_it_is_whole(postern, postern_
     command = [str(word) for word in (postern_bin, "compress", tiny_models["llama-bias"], out, *options)]
     out.unlink()
     wait = 0.02
-    while not killed_run(command, out, wait) or not (partial.exists() and journal.read_b'"error"') > 1):
+    while not killed_run(command, out, wait) or not (partial.exists() and journal.read_bytes().count(b'"error"') > 1):
         out.unlink(missing_ok=True)
         wait *= 1.1
         assert wait < 60
