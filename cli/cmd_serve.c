@@ -125,12 +125,22 @@ static void on_signal(int sig) {
     if (signalled != NULL) server_wake(signalled);
 }
 
-static void watch_signals(server *s) {
+/* They wait while threads are started, which inherit that, so that this one alone takes them. */
+static void hold_signals(bool hold) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+static void take_signals(server *s) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     signalled = s;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    hold_signals(false);
 }
 
 /* ---- serving ---- */
@@ -226,9 +236,10 @@ static int serve(const char *path, const serve_args *a, const key_list *keys) {
     o.model.session = &o.session;
     signal(SIGPIPE, SIG_IGN);
     pn_memory_set_budget(a->memory_budget > 0 ? a->memory_budget : pn_memory_default_budget());
+    hold_signals(true);
     int code = CLI_FAILED;
     if (server_start(&o, &s, &err) == PN_OK) {
-        watch_signals(s);
+        take_signals(s);
         code = attend(s, a);
         signalled = NULL;
         server_stop(s);

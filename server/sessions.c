@@ -47,22 +47,44 @@ static size_t common(const session_slot *slot, const int32_t *tokens, size_t n) 
     return i;
 }
 
+/* Tokens that a prompt may end with and that are not there when it goes on: what a template puts before an
+ * answer. */
+#define PROMPT_END 16
+
+/* What the slots share with a text: the most, by which slot, and the most of all others. */
+typedef struct shares {
+    size_t most, by, next;
+} shares;
+
+static void add_share(shares *s, size_t shared, size_t by) {
+    if (s->by == SIZE_MAX || shared > s->most) {
+        s->next = s->most;
+        s->most = shared;
+        s->by = by;
+    } else if (shared > s->next) {
+        s->next = shared;
+    }
+}
+
+static bool has_name(const session_slot *slot, const char *name) {
+    return name != NULL && slot->name[0] != '\0' && strncmp(slot->name, name, SESSIONS_NAME_MAX - 1) == 0;
+}
+
 size_t sessions_pick(const session_slot *slots, size_t n, bool full, const char *name, const int32_t *tokens,
                      size_t n_tokens) {
-    size_t best = SIZE_MAX, best_common = 0, oldest = 0;
+    size_t empty = SIZE_MAX, oldest = 0;
+    shares s = {.by = SIZE_MAX};
     for (size_t i = 0; i < n; i++) {
-        const size_t shared = common(&slots[i], tokens, n_tokens);
-        if (name != NULL && slots[i].name[0] != '\0' &&
-            strncmp(slots[i].name, name, SESSIONS_NAME_MAX - 1) == 0)
-            return i;
-        if (slots[i].n == 0 && best == SIZE_MAX) best = i;
-        if (shared * 2 >= slots[i].n && shared > best_common) {
-            best = i;
-            best_common = shared;
-        }
+        if (has_name(&slots[i], name)) return i;
+        if (slots[i].n == 0)
+            empty = i;
+        else
+            add_share(&s, common(&slots[i], tokens, n_tokens), i);
         if (slots[i].used < slots[oldest].used) oldest = i;
     }
-    return best == SIZE_MAX && full ? oldest : best;
+    if (s.by != SIZE_MAX && s.most > 0 && s.most + PROMPT_END >= slots[s.by].n_prompt) return s.by;
+    if (empty != SIZE_MAX || !full) return empty;
+    return s.most > s.next + PROMPT_END ? s.by : oldest;
 }
 
 /* Another size; where the timeline is too long for it, it goes. */
@@ -115,6 +137,7 @@ void sessions_note(session_slot *slot, const pn_tokens *prompt, const pn_tokens 
     if (answer->n > 0) memcpy(tokens + prompt->n, answer->ids, answer->n * sizeof *tokens);
     slot->tokens = tokens;
     slot->n = n;
+    slot->n_prompt = prompt->n;
 }
 
 void sessions_measure(const sessions *s, uint64_t *kv_bytes, uint64_t *prefix_cache_bytes,

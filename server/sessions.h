@@ -11,8 +11,8 @@
 typedef struct session_slot {
     pn_session *session;
     char name[SESSIONS_NAME_MAX]; /* that requests gave it, cut; "": none */
-    int32_t *tokens;              /* [n] the timeline, as far as it is known */
-    size_t n;
+    int32_t *tokens; /* [n] the timeline, as far as it is known: a prompt of n_prompt, and its answer */
+    size_t n, n_prompt;
     uint64_t used; /* the greater, the later */
 } session_slot;
 
@@ -30,8 +30,10 @@ pn_status sessions_init(sessions *s, pn_model *model, const pn_session_options *
                         pn_error *err);
 void sessions_done(sessions *s);
 
-/* The slot that loses the least by going on with a text: the one of the name; the one whose timeline the text
-   mostly repeats; or, with `full`, the one not used for the longest time. SIZE_MAX: a new one. */
+/* The slot that loses the least by going on with a text: the one of the name; the one whose last prompt the
+   text goes on from; an empty one, or SIZE_MAX for a new one; and when they are `full`, the one that shares
+   more with the text than the others do, which is more than a system message, or else the one not used for
+   the longest time. */
 size_t sessions_pick(const session_slot *slots, size_t n, bool full, const char *name, const int32_t *tokens,
                      size_t n_tokens);
 

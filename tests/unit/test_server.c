@@ -203,21 +203,32 @@ static void the_queue_is_in_order_and_bounded(void **state) {
 
 /* ---- sessions ---- */
 
+/* A system message of 100 tokens, and what two users say after it. */
 static void the_session_that_loses_least_is_picked(void **state) {
     (void)state;
-    int32_t a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 2, 9, 9, 9, 9}, text[] = {1, 2, 3, 4, 5, 6, 7},
-            other[] = {1, 2, 8};
-    session_slot slots[3] = {{.tokens = a, .n = 6, .used = 2}, {.tokens = b, .n = 6, .used = 1}};
-    assert_int_equal(sessions_pick(slots, 2, false, NULL, text, 7), 0); /* goes on */
-    assert_int_equal(sessions_pick(slots, 2, false, NULL, other, 3),
-                     SIZE_MAX);                                          /* shares a little with both */
-    assert_int_equal(sessions_pick(slots, 2, true, NULL, other, 3), 1);  /* the older one */
-    assert_int_equal(sessions_pick(slots, 3, false, NULL, other, 3), 2); /* an empty one */
-    assert_int_equal(sessions_pick(slots, 3, false, NULL, text, 7), 0);
+    enum { N = 200 };
+    int32_t a[N], b[N], c[N];
+    for (int i = 0; i < N; i++) {
+        a[i] = i;
+        b[i] = i < 100 ? i : 1000 + i;
+        c[i] = i < 100 ? i : 2000 + i;
+    }
+    session_slot slots[3] = {{.tokens = a, .n = 160, .n_prompt = 150, .used = 2},
+                             {.tokens = b, .n = 160, .n_prompt = 150, .used = 1}};
+    assert_int_equal(sessions_pick(slots, 2, false, NULL, a, N), 0);   /* goes on */
+    assert_int_equal(sessions_pick(slots, 2, false, NULL, b, 140), 1); /* nearly so */
+    assert_int_equal(sessions_pick(slots, 2, false, NULL, c, N), SIZE_MAX);
+    assert_int_equal(sessions_pick(slots, 2, true, NULL, c, N), 1); /* the older one */
+    slots[1].used = 3;
+    assert_int_equal(sessions_pick(slots, 2, true, NULL, c, N), 0);
+    assert_int_equal(sessions_pick(slots, 2, true, NULL, b, 120), 1); /* said differently from there on */
+    assert_int_equal(sessions_pick(slots, 2, false, NULL, b, 120), SIZE_MAX);
+    assert_int_equal(sessions_pick(slots, 3, false, NULL, c, N), 2); /* an empty one */
+    assert_int_equal(sessions_pick(slots, 3, true, NULL, a, N), 0);
     strcpy(slots[1].name, "me");
-    assert_int_equal(sessions_pick(slots, 3, false, "me", text, 7), 1);
-    assert_int_equal(sessions_pick(slots, 3, false, "you", text, 7), 0);
-    assert_int_equal(sessions_pick(slots, 0, false, NULL, text, 7), SIZE_MAX);
+    assert_int_equal(sessions_pick(slots, 3, false, "me", a, N), 1);
+    assert_int_equal(sessions_pick(slots, 3, false, "you", a, N), 0);
+    assert_int_equal(sessions_pick(slots, 0, false, NULL, a, N), SIZE_MAX);
 }
 
 /* ---- log-probabilities ---- */
