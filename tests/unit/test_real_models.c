@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct real_model {
     const char *variable, *reference;
@@ -341,8 +342,41 @@ static void same_logits(pn_session *session, const float *want, size_t n_vocab, 
         fail_msg("KV type %d, %zu tokens, %s: other logits", (int)type, n, way);
 }
 
-/* Growing from length to length; all at once in odd chunks; cut back again and again; from another session.
- */
+/* In a session that goes on from what the file has, which nobody else holds. */
+static void check_restored(pn_model *model, const pn_session_options *o, const char *path,
+                           const int32_t *tokens, const float *want, size_t n_vocab) {
+    const size_t last = lengths[N_LENGTHS - 1];
+    pn_tokens found = {0};
+    pn_session *session = open_session(model, *o);
+    assert_int_equal(pn_session_load(session, path, &found, NULL), PN_OK);
+    assert_int_equal(found.n, last / 64 * 64);
+    assert_memory_equal(found.ids, tokens, found.n * sizeof *tokens);
+    sync_to(session, tokens, last, found.n);
+    same_logits(session, want, n_vocab, o->kv_type, last, "restored from disk");
+    pn_tokens_free(&found);
+    pn_session_free(session);
+}
+
+/* What a session of all tokens leaves behind: a fork, and a file. */
+static void check_copies(pn_model *model, pn_session *session, const pn_session_options *o,
+                         const int32_t *tokens, const float *want, size_t n_vocab) {
+    const size_t last = lengths[N_LENGTHS - 1];
+    char path[] = "/tmp/postern-real-XXXXXX";
+    pn_session *fork;
+    assert_true(close(mkstemp(path)) == 0);
+    sync_to(session, tokens, last, 0);
+    assert_int_equal(pn_session_save(session, path, NULL), PN_OK);
+    assert_int_equal(pn_session_fork(session, &fork, NULL), PN_OK);
+    pn_session_free(session);
+    sync_to(fork, tokens, last, last - 1);
+    same_logits(fork, want, n_vocab, o->kv_type, last, "forked");
+    pn_session_free(fork);
+    check_restored(model, o, path, tokens, want, n_vocab);
+    unlink(path);
+}
+
+/* Growing from length to length; all at once in odd chunks; cut back again and again; from another session;
+   from a fork, and from disk. */
 static void check_lengths(pn_model *model, const int32_t *tokens, pn_kv_type type) {
     pn_model_info info;
     pn_model_get_info(model, &info);
@@ -366,7 +400,7 @@ static void check_lengths(pn_model *model, const int32_t *tokens, pn_kv_type typ
     sync_to(other, tokens, 513, 448);
     same_logits(other, want + 6 * n_vocab, n_vocab, type, 513, "from another session");
     pn_session_free(other);
-    pn_session_free(session);
+    check_copies(model, session, &even, tokens, want + 7 * n_vocab, n_vocab);
     free(want);
 }
 
