@@ -9,7 +9,7 @@
 typedef struct chat_options {
     pn_chat_options render;
     pn_generate_options generate;
-    bool stats; /* after each answer */
+    bool stats, explain_cache; /* after each answer */
 } chat_options;
 
 /* Talks until Ctrl-D or /quit. The conversation may hold a system message already. Returns the exit code. */
