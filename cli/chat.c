@@ -17,7 +17,8 @@ typedef struct chat_state {
     conversation *conversation;
     const chat_options *options;
     opening opening;
-    pn_generate_result last; /* for /stats; without text when nothing was answered yet */
+    pn_generate_result last;  /* for /stats; without text when nothing was answered yet */
+    pn_cache_explanation why; /* of the last prompt, where it is asked for */
     bool answered, quit;
     uint64_t n_regenerated; /* added to a fixed seed, which would only repeat the answer */
 } chat_state;
@@ -68,6 +69,7 @@ static void finish_answer(chat_state *chat) {
     else if (last->finish == PN_FINISH_LENGTH)
         note("(the answer was cut at --max-tokens)");
     if (chat->options->stats) runner_print_stats(chat->runner, last);
+    if (chat->options->explain_cache) runner_print_cache(chat->runner, &chat->why, last);
     /* Now, so that a chat that is killed is found again as far as it came. */
     if (chat->runner->model_options.cache_dir != NULL) pn_session_save(chat->runner->session, NULL, NULL);
 }
@@ -83,6 +85,9 @@ static void answer(chat_state *chat) {
     pn_status status =
         conversation_tokenize(chat->conversation, chat->runner->model, &chat->options->render, &prompt, &err);
     bool too_long = status == PN_OK && prompt.n > context_size(chat) && !slides(chat);
+    if (status == PN_OK && !too_long && chat->options->explain_cache)
+        status = conversation_explain(chat->conversation, chat->runner->session, &chat->options->render,
+                                      &chat->why, &err);
     if (status == PN_OK && !too_long)
         status = runner_answer(chat->runner, &prompt, &generate, stdout, false, &result, &err);
     pn_tokens_free(&prompt);

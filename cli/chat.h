@@ -9,8 +9,8 @@
 typedef struct chat_options {
     pn_chat_options render;
     pn_generate_options generate;
-    bool stats; /* after each answer */
-    bool pin;   /* the system message is computed at once, and kept in memory */
+    bool pin;                  /* the system message is computed at once, and kept in memory */
+    bool stats, explain_cache; /* after each answer */
 } chat_options;
 
 /* Talks until Ctrl-D or /quit. The conversation may hold a system message already. Returns the exit code. */

@@ -26,7 +26,7 @@ typedef struct run_args {
     const char *tier, *cache_dir, *baked;
     uint64_t kv_quota, memory_budget, cache_dir_bytes;
     int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup, overflow;
-    bool json, stats, verbose, plan;
+    bool json, stats, explain_cache, verbose, plan;
 } run_args;
 
 #define AT(field) offsetof(run_args, field)
@@ -103,6 +103,8 @@ static const cli_option options[] = {
     {CLI_ON, 0, "json", NULL, AT(json), 0, 0, "one JSON object with the text, the counts and the times"},
     {CLI_ON, 0, "stats", NULL, AT(stats), 0, 0,
      "times, speed and memory after the answer, on standard error"},
+    {CLI_ON, 0, "explain-cache", NULL, AT(explain_cache), 0, 0,
+     "say after each answer how much of its prompt was there already, and why not more"},
     {CLI_ON, 'v', "verbose", NULL, AT(verbose), 0, 0,
      "say model, threads and memory at the start also when standard error is no terminal"},
     {.kind = CLI_END},
@@ -217,9 +219,11 @@ static pn_status tokenize_prompt(const runner *r, const run_args *a, const run_i
                        err);
 }
 
-static int print_answer(const runner *r, const run_args *a, const pn_generate_result *result) {
+static int print_answer(const runner *r, const run_args *a, const pn_cache_explanation *why,
+                        const pn_generate_result *result) {
     if (a->json) {
         json_t *object = runner_answer_json(r, result);
+        if (a->explain_cache) json_object_set_new(object, "cache", runner_cache_json(r, why, result));
         json_print(object);
         json_decref(object);
     } else if (term_is_tty(stdout) &&
@@ -228,6 +232,7 @@ static int print_answer(const runner *r, const run_args *a, const pn_generate_re
     }
     runner_note_pressure(r, result);
     if (a->stats) runner_print_stats(r, result);
+    if (a->explain_cache) runner_print_cache(r, why, result);
     return cli_finish_output(result->finish == PN_FINISH_CANCELLED ? CLI_INTERRUPTED : CLI_OK);
 }
 
@@ -236,18 +241,21 @@ static int answer_once(runner *r, const run_args *a, const run_input *in, conver
     pn_error err = {0};
     pn_tokens prompt = {0};
     pn_generate_result result = {0};
+    pn_cache_explanation why = {.message = -1};
     pn_generate_options generate = chat->generate;
     conversation_add(c, "user", in->prompt.data, in->prompt.len);
     pn_status status = tokenize_prompt(r, a, in, c, &chat->render, &prompt, &err);
     if (status == PN_OK && !a->raw)
         status = conversation_count_system(c, r->model, &chat->render, &generate.n_keep, &err);
+    if (status == PN_OK && !a->raw && a->explain_cache)
+        status = conversation_explain(c, r->session, &chat->render, &why, &err);
     if (status == PN_OK)
         status = runner_answer(r, &prompt, &generate, a->json ? NULL : stdout, true, &result, &err);
     pn_tokens_free(&prompt);
     if (status == PN_ERR_IO) /* the only file in play is standard output, and that is no model's fault */
         return cli_error(CLI_FAILED, "%s", err.message);
     if (status != PN_OK) return cli_fail_template(&err, a->template_path);
-    int code = print_answer(r, a, &result);
+    int code = print_answer(r, a, &why, &result);
     pn_generate_result_free(&result);
     return code;
 }
@@ -258,6 +266,7 @@ static int talk(runner *r, const run_args *a, const run_input *in) {
         .generate = generate_options(a),
         .stats = a->stats,
         .pin = a->pin_system != NULL,
+        .explain_cache = a->explain_cache,
     };
     if (!a->raw && in->template_source.data == NULL && !r->info.has_chat_template)
         cli_warn("%s", r->info.template_note != NULL ? r->info.template_note

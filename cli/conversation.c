@@ -11,11 +11,14 @@
 
 void conversation_init(conversation *c) {
     c->messages = json_need(json_array());
+    c->answered = NULL;
 }
 
 void conversation_done(conversation *c) {
     json_decref(c->messages);
     c->messages = NULL;
+    free(c->answered);
+    c->answered = NULL;
 }
 
 static json_t *make_message(const char *role, const char *text, size_t len) {
@@ -95,6 +98,15 @@ pn_status conversation_tokenize(const conversation *c, const pn_model *model, co
     char *json = json_of(c->messages);
     pn_status status = pn_chat_tokenize(model, json, options, out, err);
     free(json);
+    return status;
+}
+
+pn_status conversation_explain(conversation *c, pn_session *session, const pn_chat_options *options,
+                               pn_cache_explanation *out, pn_error *err) {
+    char *json = json_of(c->messages);
+    pn_status status = pn_chat_explain(session, json, options, c->answered, out, err);
+    free(c->answered);
+    c->answered = json;
     return status;
 }
 

@@ -9,6 +9,7 @@
 
 typedef struct conversation {
     json_t *messages; /* an optional system message, then user and assistant in turn */
+    char *answered;   /* the messages of the prompt that was answered last, as JSON; NULL: none yet */
 } conversation;
 
 void conversation_init(conversation *c);
@@ -30,6 +31,9 @@ pn_status conversation_tokenize(const conversation *c, const pn_model *model, co
                                 pn_tokens *out, pn_error *err);
 /* The messages that all conversations with this system message begin with, as JSON, for free(). */
 char *conversation_begin_json(const conversation *c);
+/* To be called before a prompt is answered: where it departs from the last one, and why. */
+pn_status conversation_explain(conversation *c, pn_session *session, const pn_chat_options *options,
+                               pn_cache_explanation *out, pn_error *err);
 /* What the prompts of all conversations with this system message begin with (pn_chat_prefix), and how many
    tokens that is. */
 pn_status conversation_begin(const conversation *c, const pn_model *model, const pn_chat_options *options,

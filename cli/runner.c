@@ -200,6 +200,53 @@ void runner_note_pressure(const runner *r, const pn_generate_result *result) {
     fprintf(stderr, "%s\n", term_plain(stderr));
 }
 
+/* The session knows what windows and disk had, the messages know why a text departs. A slide in the middle of
+   the answer is a sync of its own, which is not the one that was explained. */
+static pn_cache_cause cause_of(const pn_session_stats *stats, const pn_cache_explanation *why,
+                               const pn_generate_result *result) {
+    return result->n_slides > 0 || stats->cache_cause == PN_CACHE_CHANGED ? why->cause : stats->cache_cause;
+}
+
+static size_t n_recomputed(const pn_session_stats *stats, const pn_generate_result *result) {
+    return result->n_slides > 0 ? 0 : stats->n_recomputed;
+}
+
+void runner_print_cache(const runner *r, const pn_cache_explanation *why, const pn_generate_result *result) {
+    pn_session_stats stats;
+    pn_session_get_stats(r->session, &stats);
+    const pn_cache_cause cause = cause_of(&stats, why, result);
+    fflush(stdout);
+    fprintf(stderr, "%scache    %zu of %zu tokens reused; %s; %zu computed again, %.0f ms\n",
+            term_dim(stderr), result->n_reused, result->n_prompt, pn_cache_cause_name(cause),
+            n_recomputed(&stats, result), result->n_slides > 0 ? 0 : stats.recomputed_seconds * 1e3);
+    if (cause == why->cause && (why->old_text[0] || why->new_text[0])) {
+        fprintf(stderr, "cache    from token %zu on, in ", why->n_common);
+        if (why->field != NULL)
+            fprintf(stderr, "message %d (%s), %s: ", why->message, why->role, why->field);
+        else
+            fprintf(stderr, "the template's text after message %d: ", why->message);
+        term_print_shortened(stderr, why->old_text, strlen(why->old_text), 40);
+        fputs(" became ", stderr);
+        term_print_shortened(stderr, why->new_text, strlen(why->new_text), 40);
+        fputc('\n', stderr);
+    }
+    fputs(term_plain(stderr), stderr);
+}
+
+json_t *runner_cache_json(const runner *r, const pn_cache_explanation *why,
+                          const pn_generate_result *result) {
+    pn_session_stats stats;
+    pn_session_get_stats(r->session, &stats);
+    return json_need(json_pack("{s:s, s:I, s:I, s:f, s:I, s:i, s:s, s:s?, s:o, s:o}", "cause",
+                               pn_cache_cause_name(cause_of(&stats, why, result)), "reused_tokens",
+                               (json_int_t)result->n_reused, "recomputed_tokens",
+                               (json_int_t)n_recomputed(&stats, result), "recomputed_ms",
+                               result->n_slides > 0 ? 0.0 : stats.recomputed_seconds * 1e3, "common_tokens",
+                               (json_int_t)why->n_common, "message", why->message, "role", why->role, "field",
+                               why->field, "old_text", json_from_text(why->old_text, strlen(why->old_text)),
+                               "new_text", json_from_text(why->new_text, strlen(why->new_text))));
+}
+
 static double rate(size_t n, double seconds) {
     return seconds > 0 ? (double)n / seconds : 0;
 }

@@ -78,6 +78,10 @@ pn_status runner_answer(runner *r, const pn_tokens *prompt, const pn_generate_op
 /* Says on standard error what was cut out of the text, or packed to fewer bits, if anything. */
 void runner_note_pressure(const runner *r, const pn_generate_result *result);
 
+/* What a sync reused, and why not more: of its prompt explained before, and of the session after it. */
+void runner_print_cache(const runner *r, const pn_cache_explanation *why, const pn_generate_result *result);
+json_t *runner_cache_json(const runner *r, const pn_cache_explanation *why, const pn_generate_result *result);
+
 /* Tokens per second; 0 when nothing was timed. */
 double runner_prefill_rate(const pn_generate_result *result);
 double runner_decode_rate(const pn_generate_result *result);

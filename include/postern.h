@@ -266,6 +266,26 @@ PN_API pn_status pn_session_set_tier(pn_session *session, const char *tier, pn_e
 /* A session of its own with the options and the timeline of another, sharing its keys and values. */
 PN_API pn_status pn_session_fork(pn_session *session, pn_session **out, pn_error *err);
 
+/* Why keys and values of a text were not there. */
+typedef enum pn_cache_cause {
+    PN_CACHE_REUSED = 0,      /* they were: only what is new is computed */
+    PN_CACHE_NOTHING_BEFORE,  /* no text that begins so was computed before */
+    PN_CACHE_CHANGED,         /* the text departs from what the session had; its messages tell more */
+    PN_CACHE_EVICTED,         /* they were given up, to make room or since a window had passed */
+    PN_CACHE_OTHER_PRECISION, /* they are there, in another kv_type or precision */
+    PN_CACHE_SLID,            /* the text was cut to fit the context, and what follows stands elsewhere now */
+    /* Of a text that departs, when its messages are known (pn_chat_explain): */
+    PN_CACHE_EDITED,           /* a message that had been said is another now, or gone */
+    PN_CACHE_CLOCK,            /* a date or time, by the template or in a message */
+    PN_CACHE_THINKING_REMOVED, /* what the model thought is left out of its answer */
+    PN_CACHE_TEMPLATE,         /* the template writes the same messages differently */
+    PN_CACHE_RETOKENIZED,      /* the same text, of other tokens than those that were generated */
+    PN_CACHE_CAUSE_COUNT
+} pn_cache_cause;
+/* "reused", "nothing_before", "changed", "evicted", "other_precision", "slid", "edited", "clock",
+   "thinking_removed", "template", "retokenized"; static. */
+PN_API const char *pn_cache_cause_name(pn_cache_cause cause);
+
 typedef struct pn_session_stats {
     int n_ctx;
     const char *tier;            /* lives as long as the model; NULL: none */
@@ -275,6 +295,10 @@ typedef struct pn_session_stats {
     size_t n_restored;           /* of these: read from disk */
     size_t n_prefilled;          /* of the last sync: tokens computed */
     double prefill_seconds;      /* of the last sync */
+    pn_cache_cause cache_cause;  /* of the last sync: up to CHANGED and SLID, as it knows no messages */
+    size_t n_recomputed;         /* of n_prefilled: tokens that had been computed before, or that stand where
+                                    others were, whose place in the text was lost for that cause */
+    double recomputed_seconds;   /* their share of prefill_seconds */
     uint64_t kv_bytes;           /* blocks that this session holds, alone or with others */
     pn_kv_type kv_type;          /* what full blocks become now */
     size_t n_step_downs;         /* how often they were packed to fewer bits */
@@ -345,6 +369,30 @@ PN_API void pn_session_finish_chat(pn_session *session);
    for as long as the model is open: the prefix cache never gives them up. They count in the memory budget
    beside it. PN_ERR_ARGUMENT when there is no block, PN_ERR_MEMORY. */
 PN_API pn_status pn_session_pin(pn_session *session, pn_error *err);
+
+/* Where a prompt departs from what a session holds, and why. */
+typedef struct pn_cache_explanation {
+    pn_cache_cause cause;
+    size_t n_prompt, n_timeline; /* tokens of the prompt, and of the session */
+    size_t n_common;             /* both begin with so many: the next one is the first that differs */
+    size_t n_known; /* tokens of the prompt up to which there is, or was, something to be reused */
+    int32_t old_token, new_token; /* the first that differ, of session and prompt; -1: it ends there */
+    int message;   /* index of the one where the texts differ first, or after which the template's text does;
+                      -1: they do not differ, or before all messages */
+    char role[24]; /* of that message, "" where there is none */
+    const char *field; /* of it: "content", "role", "reasoning_content", "thinking", "tool_calls", "name",
+                          "tool_call_id", or "field" for any other; NULL: the template's own text. Static */
+    char old_text[64], new_text[64]; /* how the texts go on there, in whole characters; "" where they agree */
+} pn_cache_explanation;
+
+/* To be called before the sync with the prompt of these messages (pn_chat_tokenize): tells what will be
+   missing and why. before_json are the messages whose prompt the session was given last, NULL if they are not
+   known: with them, what was edited is told from what the template did on its own account. Changes nothing.
+   Whether a window still has what it takes to go on is known only after the sync, from pn_session_stats, and
+   so is what lies on disk. Errors as for pn_chat_tokenize. */
+PN_API pn_status pn_chat_explain(pn_session *session, const char *messages_json,
+                                 const pn_chat_options *options, const char *before_json,
+                                 pn_cache_explanation *out, pn_error *err);
 
 /* [n_vocab] logits after the last token; NULL for an empty timeline. Valid until the session is used again.
  */

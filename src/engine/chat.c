@@ -133,7 +133,7 @@ static pn_status load_json(const char *text, const char *what, json_t **out, pn_
     return PN_OK;
 }
 
-static pn_status load_messages(const char *text, json_t **out, pn_error *err) {
+pn_status pn_chat_messages(const char *text, json_t **out, pn_error *err) {
     json_t *messages;
     PN_TRY(load_json(text, "messages", &messages, err));
     pn_status status = PN_OK;
@@ -170,7 +170,7 @@ static pn_status make_variables(const char *messages_json, const pn_chat_options
     json_t *messages = NULL, *variables = json_pack("{s:n, s:n}", "tools", "documents");
     pn_status status = variables ? PN_OK : pn_fail_memory(err, "template variables", 0);
     if (status == PN_OK && o->extra_json) status = add_extra(variables, o->extra_json, err);
-    if (status == PN_OK) status = load_messages(messages_json, &messages, err);
+    if (status == PN_OK) status = pn_chat_messages(messages_json, &messages, err);
     if (status == PN_OK && (json_object_set_new(variables, "messages", messages) != 0 ||
                             json_object_set_new(variables, "add_generation_prompt",
                                                 json_boolean(!o->no_generation_prompt)) != 0))
@@ -200,8 +200,9 @@ static pn_status make_trusted(const pn_model *m, json_t **out, pn_error *err) {
     return PN_OK;
 }
 
-static pn_status render(const pn_model *m, const char *messages_json, const pn_chat_options *o,
-                        pn_rendering *out, pn_error *err) {
+pn_status pn_chat_rendering(const pn_model *m, const char *messages_json, const pn_chat_options *options,
+                            pn_rendering *out, pn_error *err) {
+    const pn_chat_options plain = {0}, *o = options ? options : &plain;
     pn_template *given = NULL;
     json_t *variables = NULL, *trusted = NULL;
     pn_status status = PN_OK;
@@ -224,17 +225,15 @@ done:
 
 pn_status pn_chat_render(const pn_model *model, const char *messages_json, const pn_chat_options *options,
                          pn_text *out, pn_error *err) {
-    pn_chat_options plain = {0};
     pn_rendering rendering;
-    PN_TRY(render(model, messages_json, options ? options : &plain, &rendering, err));
+    PN_TRY(pn_chat_rendering(model, messages_json, options, &rendering, err));
     *out = rendering.text;
     rendering.text = (pn_text){0};
     pn_rendering_free(&rendering);
     return PN_OK;
 }
 
-/* NUL-terminated; NULL without memory. */
-static char *text_of(const json_t *value) {
+char *pn_chat_json_text(const json_t *value) {
     const size_t len = json_dumpb(value, NULL, 0, JSON_COMPACT);
     char *text = len > 0 ? pn_alloc(PN_MEM_OTHER, len + 1, 1) : NULL;
     if (text && json_dumpb(value, text, len, JSON_COMPACT) != len) {
@@ -254,7 +253,7 @@ static pn_status common_beginning(const pn_model *m, json_t *messages, const pn_
         json_t *user = json_pack("{s:s, s:s}", "role", "user", "content", contents[i]);
         char *text = NULL;
         if (json_array_append_new(messages, user) == 0) {
-            text = text_of(messages);
+            text = pn_chat_json_text(messages);
             json_array_remove(messages, json_array_size(messages) - 1);
         }
         status = text ? pn_chat_tokenize(m, text, o, &prompts[i], err) : pn_fail_memory(err, "messages", 0);
@@ -276,21 +275,22 @@ static pn_status common_beginning(const pn_model *m, json_t *messages, const pn_
 pn_status pn_chat_prefix(const pn_model *model, const char *messages_json, const pn_chat_options *options,
                          pn_tokens *out, pn_error *err) {
     json_t *messages;
-    PN_TRY(load_messages(messages_json, &messages, err));
+    PN_TRY(pn_chat_messages(messages_json, &messages, err));
     const pn_status status = common_beginning(model, messages, options, out, err);
     json_decref(messages);
     return status;
 }
 
+pn_status pn_chat_encode(const pn_model *model, const pn_rendering *r, pn_tokens *out, pn_error *err) {
+    const pn_encode_options encode = {.add_bos = true, .trusted = r->trusted, .n_trusted = r->n_trusted};
+    return pn_tokenizer_encode(model->tokenizer, r->text.data, r->text.len, &encode, out, err);
+}
+
 pn_status pn_chat_tokenize(const pn_model *model, const char *messages_json, const pn_chat_options *options,
                            pn_tokens *out, pn_error *err) {
-    pn_chat_options plain = {0};
     pn_rendering rendering;
-    PN_TRY(render(model, messages_json, options ? options : &plain, &rendering, err));
-    pn_encode_options encode = {
-        .add_bos = true, .trusted = rendering.trusted, .n_trusted = rendering.n_trusted};
-    pn_status status =
-        pn_tokenizer_encode(model->tokenizer, rendering.text.data, rendering.text.len, &encode, out, err);
+    PN_TRY(pn_chat_rendering(model, messages_json, options, &rendering, err));
+    const pn_status status = pn_chat_encode(model, &rendering, out, err);
     pn_rendering_free(&rendering);
     return status;
 }

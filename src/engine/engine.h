@@ -127,6 +127,26 @@ void pn_tier_release(pn_model *model, struct pn_tier_use *tier, uint64_t bytes);
  * it is). */
 pn_status pn_chat_template_load(pn_model *model, const pn_gguf *file, pn_error *err);
 
+/* Messages as templates are given them. PN_ERR_ARGUMENT. */
+pn_status pn_chat_messages(const char *messages_json, json_t **out, pn_error *err);
+pn_status pn_chat_rendering(const pn_model *model, const char *messages_json, const pn_chat_options *options,
+                            pn_rendering *out, pn_error *err);
+pn_status pn_chat_encode(const pn_model *model, const pn_rendering *rendering, pn_tokens *out, pn_error *err);
+/* JSON as text, NUL-terminated, for pn_free; NULL without memory. */
+char *pn_chat_json_text(const json_t *value);
+
+/* departure.c: where two texts part, and why. The first is what was computed, the second the rendering of
+   messages [array], which were `before` (NULL: not known). Sets message, role, field and texts of *out, and
+   its cause: EDITED, CLOCK, THINKING_REMOVED or TEMPLATE. False, with nothing set, where the first text is
+   the beginning of the second. */
+bool pn_departure_find(pn_str old, const pn_rendering *now, const json_t *messages, const json_t *before,
+                       pn_cache_explanation *out);
+
+/* explain.c: why the tokens [n] that a session of `had` tokens is synced to, of which `own` are its own, have
+   no keys and values from `at` on: up to SLID. *n_known: pn_cache_explanation. */
+pn_cache_cause pn_explain_miss(pn_session *session, const int32_t *tokens, size_t n, size_t had, size_t own,
+                               size_t at, size_t *n_known);
+
 /* lookup.c: guesses at the next tokens from what stands in the timeline. */
 #define PN_DRAFT_MAX (PN_FEW_TOKENS - 1)
 typedef struct pn_lookup pn_lookup;
@@ -166,6 +186,9 @@ struct pn_session {
     size_t n_reused, n_shared, n_restored, n_prefilled; /* of the last sync */
     size_t n_step_downs, n_stepped;                     /* pn_session_stats */
     double prefill_seconds;
+    pn_cache_cause cause; /* pn_session_stats */
+    size_t n_known;       /* pn_cache_explanation; of the last sync */
+    size_t cut_at;        /* tokens before what was cut out of the text; 0: nothing was */
     bool profiling;
     pn_profile profile;
 };

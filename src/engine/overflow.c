@@ -37,5 +37,7 @@ pn_status pn_overflow_sync(pn_session *s, const int32_t *tokens, size_t n, size_
     memcpy(rest + n_keep, tokens + n_keep + cut, (n - n_keep - cut) * sizeof *rest);
     const pn_status status = pn_session_sync(s, rest, n - cut, progress, user, err);
     pn_free(rest);
+    s->cut_at = n_keep;
+    if (s->cause == PN_CACHE_CHANGED) s->cause = PN_CACHE_SLID;
     return status;
 }

@@ -166,6 +166,8 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
     uint64_t scratch = 0;
     pn_scratch_plan(s->model->decoder, s->options.precision, s->scratch.n_chunk,
                     pn_pool_threads(s->model->pool), &scratch);
+    const size_t n_lost = s->n_known > s->n_reused ? s->n_known - s->n_reused : 0;
+    const size_t n_recomputed = n_lost < s->n_prefilled ? n_lost : s->n_prefilled;
     uint64_t cached, n_evicted;
     pn_kv_store_get_cache(s->kv.store, &cached, &n_evicted);
     *out = (pn_session_stats){
@@ -177,6 +179,10 @@ void pn_session_get_stats(const pn_session *s, pn_session_stats *out) {
         .n_restored = s->n_restored,
         .n_prefilled = s->n_prefilled,
         .prefill_seconds = s->prefill_seconds,
+        .cache_cause = s->cause,
+        .n_recomputed = n_recomputed,
+        .recomputed_seconds =
+            s->n_prefilled > 0 ? s->prefill_seconds * (double)n_recomputed / (double)s->n_prefilled : 0,
         .kv_bytes = pn_kv_bytes(&s->kv),
         .kv_type = s->kv.type,
         .n_step_downs = s->n_step_downs,
@@ -304,15 +310,20 @@ static void resume(pn_session *s, const int32_t *tokens, size_t n) {
     size_t own = common_prefix(s, tokens, n);
     s->n_reused = own;
     s->n_shared = s->n_restored = 0;
+    s->cause = PN_CACHE_REUSED;
+    s->n_known = own;
     if (own == n && own == had && (s->logits_valid || n == 0)) return;
     /* The logits after the last token are kept only for the timeline as it stands: otherwise that token is
        computed again. */
     size_t most = n > 0 ? n - 1 : 0;
+    const size_t common = own;
     if (own > most) own = most;
     if (s->keeps_to_itself) most = own;
     pn_kv_publish(&s->kv, s->tokens);
     if (own / PN_KV_BLOCK < s->kv.n_path) pn_spill_save(s);
     s->n_reused = pn_spill_resume(s, tokens, most, pn_kv_resume(&s->kv, tokens, most, own));
+    s->cause = pn_explain_miss(s, tokens, n, had, common, s->n_reused, &s->n_known);
+    s->cut_at = 0;
     s->pass_first = SIZE_MAX;
     if (s->n_reused > own) s->n_shared = s->n_reused - own;
     if (s->n_reused > 0) memcpy(s->tokens, tokens, s->n_reused * sizeof *tokens);

@@ -19,6 +19,11 @@ static uint64_t hash_of(const pn_kv_store *store, const int32_t *tokens) {
     return XXH3_64bits(tokens, PN_KV_BLOCK * sizeof *tokens) & store->hash_mask;
 }
 
+/* Of a text whose beginning has the chain `before`, and the next PN_KV_BLOCK tokens. */
+static uint64_t chain_of(uint64_t before, const int32_t *tokens) {
+    return XXH3_64bits_withSeed(tokens, PN_KV_BLOCK * sizeof *tokens, before);
+}
+
 pn_prefix_node *pn_prefix_find(const pn_kv_store *store, const pn_prefix_node *parent,
                                const int32_t *tokens) {
     const uint64_t hash = hash_of(store, tokens);
@@ -50,6 +55,7 @@ pn_prefix_node *pn_prefix_add(pn_kv_store *store, pn_prefix_node *parent, const 
     node->older = store->root->older;
     node->older->newer = node->newer->older = node;
     node->hash = hash_of(store, tokens);
+    node->chain = chain_of(parent->chain, tokens);
     memcpy(node->tokens, tokens, sizeof node->tokens);
     for (int lane = 0; lane < PN_KV_LANES; lane++)
         if (blocks[lane]) pn_prefix_complete(store, node, (pn_kv_lane)lane, blocks[lane]);
@@ -132,11 +138,36 @@ bool pn_prefix_evict(pn_kv_store *store) {
         if (node_is_free(node)) consider(&v, node, true, AT_END, node_used_at(node));
     }
     if (!v.node) return false;
-    if (v.whole)
+    if (v.whole) {
+        store->given_up[store->n_given_up++ % PN_KV_REMEMBERED] = v.node->chain;
         give_up_node(store, v.node);
-    else
+    } else
         give_up_block(store, v.node, PN_KV_WINDOWED);
     return true;
+}
+
+static bool was_given_up(const pn_kv_store *store, uint64_t chain) {
+    const uint64_t n = store->n_given_up < PN_KV_REMEMBERED ? store->n_given_up : PN_KV_REMEMBERED;
+    for (uint64_t i = 0; i < n; i++)
+        if (store->given_up[i] == chain) return true;
+    return false;
+}
+
+pn_kv_trace pn_prefix_trace(const pn_kv_store *store, const int32_t *tokens, size_t n) {
+    pn_kv_trace trace = {0};
+    const size_t n_blocks = n / PN_KV_BLOCK;
+    const pn_prefix_node *node = store->root, *next;
+    while (trace.n_held < n_blocks &&
+           (next = pn_prefix_find(store, node, tokens + trace.n_held * PN_KV_BLOCK)) != NULL) {
+        node = next;
+        trace.n_held++;
+    }
+    uint64_t chain = node->chain;
+    for (size_t i = trace.n_held; i < n_blocks; i++, trace.n_given_up++) {
+        chain = chain_of(chain, tokens + i * PN_KV_BLOCK);
+        if (!was_given_up(store, chain)) break;
+    }
+    return trace;
 }
 
 bool pn_prefix_let_go(pn_kv_store *store, pn_kv_block *block) {

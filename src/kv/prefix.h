@@ -14,6 +14,7 @@ struct pn_prefix_node {
     pn_prefix_node *parent, *child, *sibling; /* the youngest child; the next older one of the same parent */
     pn_prefix_node *older, *newer;            /* in a ring of all nodes, through the root */
     uint64_t hash;
+    uint64_t chain;                /* hash of the text from its beginning; 0 of the root */
     uint64_t used_at[PN_KV_LANES]; /* the store's clock */
     int n_users;                   /* timelines that end here */
     bool parted;                   /* texts have gone on from here in different ways */
@@ -41,6 +42,8 @@ void pn_prefix_touch(pn_kv_store *store, pn_prefix_node *node, pn_kv_lane lane);
 bool pn_prefix_evict(pn_kv_store *store);
 /* Gives up the node of a block that a timeline is about to write, if no text goes on from there. */
 bool pn_prefix_let_go(pn_kv_store *store, pn_kv_block *block);
+/* pn_kv_store_trace */
+pn_kv_trace pn_prefix_trace(const pn_kv_store *store, const int32_t *tokens, size_t n);
 /* Evicts until the quota is kept. */
 void pn_prefix_trim(pn_kv_store *store);
 

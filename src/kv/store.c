@@ -248,6 +248,13 @@ void pn_kv_store_get_cache(pn_kv_store *store, uint64_t *cached, uint64_t *n_evi
     unlock(store);
 }
 
+pn_kv_trace pn_kv_store_trace(pn_kv_store *store, const int32_t *tokens, size_t n) {
+    lock(store);
+    const pn_kv_trace trace = pn_prefix_trace(store, tokens, n);
+    unlock(store);
+    return trace;
+}
+
 uint64_t pn_kv_store_bytes(pn_kv_store *store) {
     uint64_t bytes = 0;
     lock(store);

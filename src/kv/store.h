@@ -30,19 +30,24 @@ typedef struct pn_kv_need {
 } pn_kv_need;
 pn_kv_need pn_kv_need_of(const pn_kv_shape *shape, size_t max_tokens, size_t n_chunk);
 
+/* Blocks that were given up are remembered by a hash of the text up to their end: the last so many. */
+#define PN_KV_REMEMBERED 1024
+
 typedef struct pn_kv_store {
     pthread_mutex_t lock;
     int n_owners;
     pn_kv_shape shape;
     pn_kv_layout layouts[PN_KV_TYPE_COUNT];
     pn_block_pool pools[PN_KV_LANES][PN_KV_TYPE_COUNT];
-    pn_kv_need room;      /* blocks that the pools were made for */
-    pn_prefix_node *root; /* of no tokens */
-    uint64_t quota;       /* bytes that the tree may own alone */
-    uint64_t cached;      /* bytes that it does */
-    uint64_t clock;       /* ticks with every use of the tree */
-    uint64_t hash_mask;   /* all ones; tests leave fewer bits, so that hashes collide */
-    uint64_t n_evicted;   /* blocks that the tree gave up */
+    pn_kv_need room;                     /* blocks that the pools were made for */
+    pn_prefix_node *root;                /* of no tokens */
+    uint64_t quota;                      /* bytes that the tree may own alone */
+    uint64_t cached;                     /* bytes that it does */
+    uint64_t clock;                      /* ticks with every use of the tree */
+    uint64_t hash_mask;                  /* all ones; tests leave fewer bits, so that hashes collide */
+    uint64_t n_evicted;                  /* blocks that the tree gave up */
+    uint64_t given_up[PN_KV_REMEMBERED]; /* a ring of pn_prefix_node.chain */
+    uint64_t n_given_up;
 } pn_kv_store;
 
 /* With one owner and room for nothing yet. */
@@ -71,6 +76,12 @@ void pn_kv_block_drop_locked(pn_kv_store *store, pn_kv_block *block);
 uint64_t pn_kv_store_block_bytes(const pn_kv_store *store, pn_kv_lane lane, pn_kv_type type);
 /* Bytes that the tree owns alone, and blocks that it gave up so far. */
 void pn_kv_store_get_cache(pn_kv_store *store, uint64_t *cached, uint64_t *n_evicted);
+/* What the tree knows of a text, in whole blocks. */
+typedef struct pn_kv_trace {
+    size_t n_held;     /* the text begins with so many that are there, at least in the full lane */
+    size_t n_given_up; /* and goes on with so many that were, as far as is remembered */
+} pn_kv_trace;
+pn_kv_trace pn_kv_store_trace(pn_kv_store *store, const int32_t *tokens, size_t n);
 /* Bytes held now, those of free blocks in slabs among them. */
 uint64_t pn_kv_store_bytes(pn_kv_store *store);
 

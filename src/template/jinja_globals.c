@@ -174,7 +174,9 @@ static pn_status global_strftime_now(pn_jrun *run, const pn_jvalue *self, const 
     if (!text) return pn_jrun_failed(run);
     size_t n = format_time(prepared, &tm, text, cap);
     if (n == 0) return pn_jrun_fail(run, "strftime_now()'s result is too long");
-    *out = pn_jstring(pn_jstr_make(text + 1, n - 1, true));
+    pn_jstr date = pn_jstr_make(text + 1, n - 1, true);
+    date.origin |= PN_JORIGIN_OF(PN_SOURCE_CLOCK);
+    *out = pn_jstring(date);
     return PN_OK;
 }
 

@@ -27,10 +27,15 @@ typedef struct pn_jrun {
     pn_status status; /* the first failure */
     pn_error *err;
     int64_t now;
+    unsigned json_source; /* of strings that are made of JSON now (PN_JORIGIN_OF) */
     struct pn_jscope *scope;
     struct pn_jtext *out; /* where the statements write */
     pn_jflow flow;
 } pn_jrun;
+
+/* Sources of text: none in particular, the clock, and the fields of messages from there on. */
+#define PN_SOURCE_CLOCK   1u
+#define PN_SOURCE_MESSAGE 2u
 
 /* Deepest nesting of evaluations and of values that are compared or printed: Python's own recursion limit. A
    level costs at most about 1 KiB of C stack. */

@@ -166,11 +166,16 @@ static size_t encode_mapped(uint32_t c, pn_jcase how, bool first, char out[4]) {
     return pn_utf8_encode(map_char(c, how, first), out);
 }
 
+static void fill_origin(pn_jorigin *mask, pn_jorigin origin, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        mask[i] = origin;
+}
+
 pn_status pn_jstr_map_case(pn_jrun *run, pn_jstr s, pn_jcase how, pn_jstr *out) {
     PN_TRY(pn_jrun_charge_bytes(run, s.len * 4));
     /* No simple mapping makes a character more than twice as long. */
     char *data = pn_jrun_alloc(run, s.len, 2);
-    uint8_t *mask = s.mask ? pn_jrun_alloc(run, s.len, 2) : NULL;
+    pn_jorigin *mask = s.mask ? pn_jrun_alloc(run, s.len, 2 * sizeof *mask) : NULL;
     if (!data || (s.mask && !mask)) return pn_jrun_failed(run);
     size_t len = 0;
     bool first = true;
@@ -184,12 +189,12 @@ pn_status pn_jstr_map_case(pn_jrun *run, pn_jstr s, pn_jcase how, pn_jstr *out) 
             n_out = 1;
         }
         memcpy(data + len, mapped, n_out);
-        if (mask) memset(mask + len, s.mask[i], n_out);
+        if (mask) fill_origin(mask + len, s.mask[i], n_out);
         len += n_out;
         i += n_in;
         first = how == PN_JCASE_TITLE && !is_cased(c);
     }
-    *out = (pn_jstr){data, len, mask, s.trusted};
+    *out = (pn_jstr){data, len, mask, s.origin};
     return PN_OK;
 }
 
@@ -254,21 +259,21 @@ pn_status pn_jtext_add_fill(pn_jrun *run, pn_jtext *text, pn_jstr unit, size_t n
     if (len == 0) return PN_OK;
     PN_TRY(pn_jrun_charge_bytes(run, len));
     char *data = pn_jrun_alloc(run, len, 1);
-    uint8_t *mask = unit.mask ? pn_jrun_alloc(run, len, 1) : NULL;
+    pn_jorigin *mask = unit.mask ? pn_jrun_alloc(run, len, sizeof *mask) : NULL;
     if (!data || (unit.mask && !mask)) return pn_jrun_failed(run);
     for (size_t at = 0; at < len; at += unit.len) {
         memcpy(data + at, unit.data, unit.len);
-        if (mask) memcpy(mask + at, unit.mask, unit.len);
+        if (mask) memcpy(mask + at, unit.mask, unit.len * sizeof *mask);
     }
-    return pn_jtext_add(run, text, (pn_jstr){data, len, mask, unit.trusted});
+    return pn_jtext_add(run, text, (pn_jstr){data, len, mask, unit.origin});
 }
 
-/* Whether all bytes have one provenance, told in *trusted. */
-static bool is_uniform(const pn_jtext *text, bool *trusted) {
-    *trusted = text->first->pieces[0].trusted;
+/* Whether all bytes have one provenance, told in *origin. */
+static bool is_uniform(const pn_jtext *text, pn_jorigin *origin) {
+    *origin = text->first->pieces[0].origin;
     for (const pn_jtext_chunk *chunk = text->first; chunk; chunk = chunk->next)
         for (size_t i = 0; i < chunk->n; i++)
-            if (chunk->pieces[i].mask || chunk->pieces[i].trusted != *trusted) return false;
+            if (chunk->pieces[i].mask || chunk->pieces[i].origin != *origin) return false;
     return true;
 }
 
@@ -281,11 +286,11 @@ pn_status pn_jtext_join(pn_jrun *run, const pn_jtext *text, pn_jstr *out) {
         *out = text->first->pieces[0];
         return PN_OK;
     }
-    bool trusted;
-    bool uniform = is_uniform(text, &trusted);
+    pn_jorigin origin;
+    bool uniform = is_uniform(text, &origin);
     PN_TRY(pn_jrun_charge_bytes(run, text->len));
     char *data = pn_jrun_alloc(run, text->len, 1);
-    uint8_t *mask = uniform ? NULL : pn_jrun_alloc(run, text->len, 1);
+    pn_jorigin *mask = uniform ? NULL : pn_jrun_alloc(run, text->len, sizeof *mask);
     if (!data || (!uniform && !mask)) return pn_jrun_failed(run);
     size_t len = 0;
     for (const pn_jtext_chunk *chunk = text->first; chunk; chunk = chunk->next) {
@@ -293,12 +298,12 @@ pn_status pn_jtext_join(pn_jrun *run, const pn_jtext *text, pn_jstr *out) {
             const pn_jstr *piece = &chunk->pieces[i];
             memcpy(data + len, piece->data, piece->len);
             if (mask && piece->mask)
-                memcpy(mask + len, piece->mask, piece->len);
+                memcpy(mask + len, piece->mask, piece->len * sizeof *mask);
             else if (mask)
-                memset(mask + len, piece->trusted, piece->len);
+                fill_origin(mask + len, piece->origin, piece->len);
             len += piece->len;
         }
     }
-    *out = (pn_jstr){data, len, mask, trusted};
+    *out = (pn_jstr){data, len, mask, origin};
     return PN_OK;
 }

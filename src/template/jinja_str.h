@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings of the interpreter: immutable UTF-8 that knows of each byte whether the template wrote it. A slice
+/* Strings of the interpreter: immutable UTF-8 that knows of each byte who wrote it. A slice
    shares the bytes and the mask, so every operation that copies text out of a string keeps the provenance
    without asking. Positions a template sees count code points; a byte that is not UTF-8 counts as one. */
 #ifndef PN_TEMPLATE_JINJA_STR_H
@@ -7,21 +7,28 @@
 
 #include "template/jinja_run.h"
 
+/* Who wrote a byte: whether it is as good as the template's own text (pn_rendering), and its source. */
+typedef uint16_t pn_jorigin;
+#define PN_JORIGIN_TRUSTED      1u
+#define PN_JORIGIN_OF(source)   ((pn_jorigin)((source) << 1))
+#define PN_JORIGIN_SOURCE(made) ((unsigned)(made) >> 1)
+#define PN_JORIGIN_MAX_SOURCE   (UINT16_MAX >> 1)
+
 typedef struct pn_jstr {
     const char *data;
     size_t len;
-    const uint8_t *mask; /* [len] 1: written by the template; NULL: all bytes are as `trusted` says */
-    bool trusted;
+    const pn_jorigin *mask; /* [len]; NULL: all bytes are of `origin` */
+    pn_jorigin origin;
 } pn_jstr;
 
 #define PN_JSTR(literal) pn_jstr_make((literal), sizeof(literal) - 1, true)
 #define PN_JSTR_NONE     SIZE_MAX /* "not found" */
 
 static inline pn_jstr pn_jstr_make(const char *data, size_t len, bool trusted) {
-    return (pn_jstr){data, len, NULL, trusted};
+    return (pn_jstr){data, len, NULL, trusted ? PN_JORIGIN_TRUSTED : 0};
 }
 static inline pn_jstr pn_jstr_slice(pn_jstr s, size_t begin, size_t end) {
-    return (pn_jstr){s.data + begin, end - begin, s.mask ? s.mask + begin : NULL, s.trusted};
+    return (pn_jstr){s.data + begin, end - begin, s.mask ? s.mask + begin : NULL, s.origin};
 }
 static inline pn_str pn_jstr_bytes(pn_jstr s) {
     return (pn_str){s.data, s.len};

@@ -18,8 +18,9 @@ pn_status pn_template_parse(const char *source, size_t len, pn_template **out, p
 void pn_template_free(pn_template *t);
 
 typedef struct pn_template_limits {
-    uint64_t max_steps;      /* evaluated nodes; 0: 10 million */
-    size_t max_output_bytes; /* 0: 64 MiB; all values of one rendering together may hold twice as much */
+    uint64_t max_steps; /* evaluated nodes; 0: 10 million */
+    size_t
+        max_output_bytes; /* 0: 64 MiB; all values of one rendering together may hold three times as much */
 } pn_template_limits;
 
 /* A rendering, and where each byte came from: `trusted` lists, sorted and disjoint, the ranges written by the
@@ -33,8 +34,22 @@ typedef struct pn_rendering {
     pn_text text;
     pn_range *trusted;
     size_t n_trusted;
+    struct pn_segment *segments; /* [n_segments] that make up the text, in order */
+    size_t n_segments;
 } pn_rendering;
 void pn_rendering_free(pn_rendering *r);
+
+/* Text of one source: a field of one of the messages, the clock, or neither, which is the template's own text
+   and what it made of other variables. */
+typedef struct pn_segment {
+    pn_range range;
+    bool clock;
+    int message;       /* index, -1: of none; those past 4094 count as none */
+    const char *field; /* "content", "role" and other fields that are usual, "field" for any other; of no
+                          message: NULL. Static */
+} pn_segment;
+/* The segment of a byte; the last one for the end of the text. NULL of an empty text. */
+const pn_segment *pn_rendering_segment(const pn_rendering *r, size_t at);
 
 typedef struct pn_template_input {
     const json_t *variables; /* object: messages, tools, add_generation_prompt, …; borrowed */
