@@ -3,6 +3,7 @@
 #include "command.h"
 #include "common.h"
 #include "json_out.h"
+#include "term.h"
 #include "tokens_out.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ typedef struct template_args {
     const char *file, *template_path, *extra;
     cli_texts messages;
     int64_t now;
-    bool no_generation_prompt, tokens, json;
+    bool no_generation_prompt, tokens, json, lint;
 } template_args;
 
 #define AT(field) offsetof(template_args, field)
@@ -31,6 +32,8 @@ static const cli_option options[] = {
      "clock)"},
     {CLI_ON, 0, "no-generation-prompt", NULL, AT(no_generation_prompt), 0, 0,
      "end after the last message instead of where the answer begins"},
+    {CLI_ON, 0, "lint", NULL, AT(lint), 0, 0,
+     "tell whether prompts only grow at their end as a conversation does; exit code 1 if not"},
     {CLI_ON, 0, "tokens", NULL, AT(tokens), 0, 0, "the tokens, one line each, instead of the text"},
     {CLI_ON, 0, "json", NULL, AT(json), 0, 0, "one JSON object: text; with --tokens also n, ids and pieces"},
     {.kind = CLI_END},
@@ -90,12 +93,41 @@ static int print_prompt(const pn_model *model, const template_args *a, const cha
     return status == PN_OK ? cli_finish_output(CLI_OK) : cli_fail_template(&err, a->template_path);
 }
 
+static int lint(const pn_model *model, const template_args *a, const pn_chat_options *chat) {
+    pn_error err = {0};
+    pn_text text = {0};
+    if (pn_chat_lint_json(model, chat, &text, &err) != PN_OK)
+        return cli_fail_template(&err, a->template_path);
+    json_t *report = json_need(json_loads(text.data, 0, NULL)), *item;
+    size_t i;
+    pn_text_free(&text);
+    if (a->json) json_print(report);
+    json_array_foreach(json_object_get(report, "cases"), i, item) {
+        if (a->json) break;
+        const char *cause = json_string_value(json_object_get(item, "cause"));
+        printf("%-16s %s", json_string_value(json_object_get(item, "name")),
+               json_string_value(json_object_get(item, "result")));
+        if (cause != NULL) {
+            const char *old = json_string_value(json_object_get(item, "old_text"));
+            const char *new = json_string_value(json_object_get(item, "new_text"));
+            printf(" (%s): ", cause);
+            term_print_shortened(stdout, old, strlen(old), 40);
+            fputs(" became ", stdout);
+            term_print_shortened(stdout, new, strlen(new), 40);
+        }
+        putchar('\n');
+    }
+    const int code = json_is_true(json_object_get(report, "appends")) ? CLI_OK : CLI_FAILED;
+    json_decref(report);
+    return cli_finish_output(code);
+}
+
 static int run(void *args, const cli_texts *operands) {
     const template_args *a = args;
     cli_text messages = {0}, source = {0};
     pn_model *model = NULL;
     pn_error err = {0};
-    int code = read_messages(a, &messages);
+    int code = a->lint ? CLI_OK : read_messages(a, &messages);
     if (code == CLI_OK && a->template_path != NULL) code = cli_read_source(a->template_path, &source);
     if (code == CLI_OK &&
         pn_model_open(operands->items[0], &(pn_model_options){.n_threads = 1}, &model, &err) != PN_OK)
@@ -107,7 +139,7 @@ static int run(void *args, const cli_texts *operands) {
             .extra_json = a->extra,
             .now = a->now,
         };
-        code = print_prompt(model, a, messages.data, &chat);
+        code = a->lint ? lint(model, a, &chat) : print_prompt(model, a, messages.data, &chat);
     }
     pn_model_close(model);
     cli_text_free(&messages);

@@ -208,6 +208,16 @@ PN_API pn_status pn_chat_tokenize(const pn_model *model, const char *messages_js
 PN_API pn_status pn_chat_prefix(const pn_model *model, const char *messages_json,
                                 const pn_chat_options *options, pn_tokens *out, pn_error *err);
 
+/* Whether a chat template only appends as a conversation grows, so that keys and values are reused: prompts
+   of several kinds, each with its answer, are compared with that of the turn after it. A JSON object:
+   "appends", true if none rewrites; "cases", of each "name" and "result": "appends"; "refused" with
+   "message", where the template takes no such messages; or "rewrites" with "cause" (pn_cache_cause_name),
+   "index", "role" and "field" of the message where the texts differ first (null: the template's own text
+   after it), and "old_text" and "new_text". options may be NULL. PN_ERR_TEMPLATE when plain turns are
+   refused. */
+PN_API pn_status pn_chat_lint_json(const pn_model *model, const pn_chat_options *options, pn_text *out,
+                                   pn_error *err);
+
 /* ---- session
  * --------------------------------------------------------------------------------------------------- */
 

@@ -157,6 +157,24 @@ static void every_sync_counts_its_cause(void **state) {
     pn_model_close(model);
 }
 
+static void check_lint(const char *source, const char *want) {
+    pn_model *model = open_model(LLAMA, 1);
+    const pn_chat_options o = {.template_source = source};
+    pn_text text = {0};
+    assert_int_equal(pn_chat_lint_json(model, &o, &text, NULL), PN_OK);
+    if (!strstr(text.data, want)) fail_msg("%s is not in %s", want, text.data);
+    pn_text_free(&text);
+    pn_model_close(model);
+}
+
+static void templates_that_rewrite_are_told(void **state) {
+    (void)state;
+    check_lint(PLAIN, "\"appends\":true");
+    check_lint(FORGETS, "\"cause\":\"thinking_removed\"");
+    check_lint(DATED, "\"cause\":\"clock\"");
+    check_lint(LAST_MARKED, "\"cause\":\"template\"");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_edited_message_is_named),
@@ -165,6 +183,7 @@ int main(void) {
         cmocka_unit_test(a_template_that_rewrites_is_named),
         cmocka_unit_test(what_goes_on_is_reused),
         cmocka_unit_test(every_sync_counts_its_cause),
+        cmocka_unit_test(templates_that_rewrite_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
