@@ -283,6 +283,16 @@ def test_overflow_and_tier(tiny):
     assert tiny.chat("a", overflow="fold").error["param"] == "overflow"
 
 
+def test_sliding_keeps_the_system_message(tiny, tiny_models, postern):
+    system, text = "Say a word of two. " * 3, "word after word " * 100
+    messages = [{"role": "system", "content": system}, *user(text)]
+    options = ["--ctx", 256, "--temp", 0, "-n", 8, "--overflow", "slide", "--json"]
+    alone = json.loads(postern("run", tiny_models["llama-q8"], "--system", system, "-p", text, *options).stdout)
+    assert alone["cut"]["slides"] > 0 and alone["cut"]["from"] > 40
+    body = {"messages": messages, "max_tokens": 8, "temperature": 0, "overflow": "slide"}
+    assert text_of(tiny.post(CHAT, body)) == alone["text"]
+
+
 # ---- what else there is -------------------------------------------------------------------------------------------------
 
 
