@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: test.sh
 # Everything that has to pass: the checks of the source tree, unit tests, fuzz corpora and end-to-end tests in a release
-# build, then unit tests and fuzz corpora under AddressSanitizer and UndefinedBehaviorSanitizer, then unit tests as a
+# build, then unit tests, fuzz corpora and the server under AddressSanitizer and UndefinedBehaviorSanitizer, then unit tests as a
 # 64-bit ARM machine. The last line is "N passed, N failed, N skipped" over all builds.
 set -eu
 cd "$(dirname "$0")/.."

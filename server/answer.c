@@ -3,6 +3,7 @@
 
 #include "api_format.h"
 #include "clock.h"
+#include "prompts.h"
 #include "scoring.h"
 
 #include <stdio.h>
@@ -15,8 +16,8 @@ typedef struct answer {
     sessions *sessions;
     const char *model_name;
     pn_model_info info;
-    pn_tokens *prompts; /* [g->n_prompts] */
-    json_t *choices;    /* of an answer that is no stream */
+    prompts prompts;
+    json_t *choices; /* of an answer that is no stream */
     request_record record;
     api_error error;
     /* The choice at hand. */
@@ -161,6 +162,7 @@ static void count(answer *a, const pn_generate_result *r, int k) {
 
 static pn_generate_options options_of(answer *a, int k) {
     pn_generate_options o = {.max_tokens = a->g->max_tokens,
+                             .n_keep = a->prompts.n_keep,
                              .sampling = a->g->sampling,
                              .stop = a->g->stop,
                              .n_stop = a->g->n_stop,
@@ -173,7 +175,7 @@ static pn_generate_options options_of(answer *a, int k) {
 
 /* The prompt's text, and its tokens scored, where they are part of the answer. */
 static pn_status begin_choice(answer *a, session_slot *slot, size_t p, pn_error *err) {
-    const pn_tokens *prompt = &a->prompts[p];
+    const pn_tokens *prompt = &a->prompts.items[p];
     a->first = true;
     a->n_carried = a->text_offset = a->n_sampled = 0;
     logprobs_drop(&a->scored, a->scored.n);
@@ -196,7 +198,7 @@ static pn_status begin_choice(answer *a, session_slot *slot, size_t p, pn_error 
 
 static pn_status generate(answer *a, session_slot *slot, size_t p, int k, pn_generate_result *r,
                           pn_error *err) {
-    const pn_tokens *prompt = &a->prompts[p];
+    const pn_tokens *prompt = &a->prompts.items[p];
     pn_status status = begin_choice(a, slot, p, err);
     if (status != PN_OK || a->failed) return status;
     if (a->g->stream && a->echo.len > 0 && !send_text(a, a->echo.data, a->echo.len, a->scored.n, NULL))
@@ -215,12 +217,12 @@ static bool answer_choice(answer *a, size_t p, int k) {
     pn_generate_result r = {0};
     pn_error err = {0};
     a->index = (int)p * a->g->n + k;
-    session_slot *slot = sessions_take(a->sessions, a->g, &a->prompts[p], &a->error);
+    session_slot *slot = sessions_take(a->sessions, a->g, &a->prompts.items[p], &a->error);
     if (slot == NULL || !job_enter(a->job, slot->session)) return false;
     const pn_status status = generate(a, slot, p, k, &r, &err);
     job_leave(a->job);
     pn_session_set_takeover(slot->session, true);
-    sessions_note(slot, &a->prompts[p], &r.tokens);
+    sessions_note(slot, &a->prompts.items[p], &r.tokens);
     bool more = status == PN_OK && !a->failed && r.finish != PN_FINISH_CANCELLED;
     if (status == PN_OK) count(a, &r, k);
     if (status != PN_OK && status != PN_ERR_CANCELLED) api_error_from(&a->error, &err, NULL);
@@ -231,49 +233,9 @@ static bool answer_choice(answer *a, size_t p, int k) {
 
 /* ---- the whole ---- */
 
-/* Tokens that came as such are the request's, others the library's. */
-static bool has_own_tokens(const answer *a, size_t p) {
-    return a->g->messages != NULL || a->g->prompts[p].text != NULL;
-}
-
-static pn_status tokenize(const answer *a, size_t p, pn_tokens *out, pn_error *err) {
-    const pn_model *model = a->sessions->model;
-    if (a->g->messages != NULL) {
-        char *messages = json_dumps(a->g->messages, JSON_COMPACT);
-        const pn_status status =
-            messages != NULL ? pn_chat_tokenize(model, messages, NULL, out, err) : PN_ERR_MEMORY;
-        free(messages);
-        return status;
-    }
-    const raw_prompt *raw = &a->g->prompts[p];
-    if (raw->text != NULL)
-        return pn_tokenize(model, raw->text, raw->len, PN_TOKENIZE_BOS | PN_TOKENIZE_CONTROL, out, err);
-    *out = raw->tokens;
-    return PN_OK;
-}
-
-static bool check_tokens(answer *a, const pn_tokens *tokens, const char *param) {
-    if (tokens->n == 0) return api_error_set(&a->error, 400, "invalid_value", param, "the prompt is empty");
-    for (size_t i = 0; i < tokens->n; i++)
-        if (tokens->ids[i] < 0 || tokens->ids[i] >= a->info.n_vocab)
-            return api_error_set(&a->error, 400, "invalid_value", param,
-                                 "token %zu of the prompt is outside the vocabulary of %d", i + 1,
-                                 a->info.n_vocab);
-    return true;
-}
-
-/* All prompts, before any of them is answered. */
-static bool tokenize_all(answer *a) {
-    const char *param = a->g->messages != NULL ? "messages" : "prompt";
-    a->prompts = calloc(a->g->n_prompts, sizeof *a->prompts);
-    if (a->prompts == NULL)
-        return api_error_set(&a->error, 503, "out_of_memory", NULL, "there is no memory for the prompts");
-    for (size_t p = 0; p < a->g->n_prompts; p++) {
-        pn_error err = {.code = PN_ERR_MEMORY, .message = "there is no memory for the prompt"};
-        if (tokenize(a, p, &a->prompts[p], &err) != PN_OK) return api_error_from(&a->error, &err, param);
-        if (!check_tokens(a, &a->prompts[p], param)) return false;
-    }
-    return true;
+static bool slides(const answer *a) {
+    const pn_overflow usual = a->sessions->options.overflow;
+    return (a->g->overflow >= 0 ? (pn_overflow)a->g->overflow : usual) == PN_OVERFLOW_SLIDE;
 }
 
 static void end_answer(answer *a) {
@@ -300,9 +262,7 @@ static void refuse_many(api_error *error) {
 }
 
 static void free_answer(answer *a) {
-    for (size_t p = 0; a->prompts != NULL && p < a->g->n_prompts; p++)
-        if (has_own_tokens(a, p)) pn_tokens_free(&a->prompts[p]);
-    free(a->prompts);
+    prompts_free(&a->prompts, a->g);
     logprobs_free(&a->scored);
     buffer_free(&a->echo);
     json_decref(a->choices);
@@ -312,7 +272,7 @@ void answer_job(job *j, sessions *pool, const char *model_name, request_record *
     answer a = {.job = j, .g = j->work, .sessions = pool, .model_name = model_name, .choices = json_array()};
     a.record = (request_record){.generated = true, .queue_seconds = clock_seconds() - j->arrived};
     pn_model_get_info(pool->model, &a.info);
-    bool more = tokenize_all(&a);
+    bool more = prompts_make(&a.prompts, a.g, pool->model, slides(&a), &a.error);
     for (size_t p = 0; more && p < a.g->n_prompts; p++)
         for (int k = 0; more && k < a.g->n; k++)
             more = answer_choice(&a, p, k);

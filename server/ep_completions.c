@@ -6,12 +6,18 @@
 void ep_chat_completions(request *r);
 void ep_completions(request *r);
 
-void ep_chat_completions(request *r) {
+/* The body goes to the worker whole: jansson's counts of references are not for two threads at a time. */
+static void submit(request *r, generation *(*read)(json_t *, api_error *)) {
     api_error error = {0};
-    request_submit(r, chat_api_read(json_incref(r->json), &error), &error);
+    json_t *body = r->json;
+    r->json = NULL;
+    request_submit(r, read(body, &error), &error);
+}
+
+void ep_chat_completions(request *r) {
+    submit(r, chat_api_read);
 }
 
 void ep_completions(request *r) {
-    api_error error = {0};
-    request_submit(r, completion_api_read(json_incref(r->json), &error), &error);
+    submit(r, completion_api_read);
 }

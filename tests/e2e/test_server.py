@@ -40,6 +40,13 @@ def start(postern_bin, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def plain_build(build_dir):
+    """Skips under a sanitizer, which keeps what was freed, and whose library Python cannot load."""
+    if re.search(r"^PN_SANITIZE:\w+=.", (build_dir / "CMakeCache.txt").read_text(), re.MULTILINE):
+        pytest.skip("a sanitizer build")
+
+
+@pytest.fixture(scope="module")
 def tiny(start, tiny_models):
     """A server whose answers are noise, and fast."""
     return start(tiny_models["llama-q8"], "--ctx", 256)
@@ -210,7 +217,7 @@ def test_echo_scores_the_prompt(smol, smollm2):
     assert shorter["choices"][0]["logprobs"]["token_logprobs"] == one["token_logprobs"][:200]
 
 
-def test_scores_are_those_of_the_library(start, tiny_models, postern_lib):
+def test_scores_are_those_of_the_library(start, tiny_models, plain_build, postern_lib):
     """Log-probabilities of a prompt and of what follows, over several chunks, and the text, as the library gives them."""
     path = tiny_models["llama-gqa"]
     server = start(path)
@@ -281,6 +288,16 @@ def test_overflow_and_tier(tiny):
     unknown = tiny.chat("a", tier="huge")
     assert unknown.status == 400 and unknown.error["param"] == "tier"
     assert tiny.chat("a", overflow="fold").error["param"] == "overflow"
+
+
+def test_sliding_keeps_the_system_message(tiny, tiny_models, postern):
+    system, text = "Say a word of two. " * 3, "word after word " * 100
+    messages = [{"role": "system", "content": system}, *user(text)]
+    options = ["--ctx", 256, "--temp", 0, "-n", 8, "--overflow", "slide", "--json"]
+    alone = json.loads(postern("run", tiny_models["llama-q8"], "--system", system, "-p", text, *options).stdout)
+    assert alone["cut"]["slides"] > 0 and alone["cut"]["from"] > 40
+    body = {"messages": messages, "max_tokens": 8, "temperature": 0, "overflow": "slide"}
+    assert text_of(tiny.post(CHAT, body)) == alone["text"]
 
 
 # ---- what else there is -------------------------------------------------------------------------------------------------
@@ -497,7 +514,7 @@ def test_what_is_no_object_is_refused(tiny, body):
     assert (answer.status, answer.error["code"]) == (400, "invalid_json"), answer.body
 
 
-def test_a_large_body_is_refused(start, tiny_models, rss_tells):
+def test_a_large_body_is_refused(start, tiny_models, plain_build):
     server = start(tiny_models["llama-q8"], "--max-body", "64K")
     before = server.rss()
     assert server.post(CHAT, b" " * (100 << 20)).status == 413
@@ -512,7 +529,7 @@ def test_a_large_body_is_refused(start, tiny_models, rss_tells):
     assert server.stop() == 0
 
 
-def test_what_would_take_much_memory_is_refused(tiny, rss_tells):
+def test_what_would_take_much_memory_is_refused(tiny, plain_build):
     before = tiny.rss()
     body = b'{"messages": [' + b"[]," * 1000000 + b"[]]}"
     refused = tiny.post(CHAT, body)
@@ -605,14 +622,7 @@ def test_a_cancelled_stream_beside_a_live_one(smol):
     assert "".join(e["choices"][0]["text"] for e in live if e != "[DONE]") == expected
 
 
-@pytest.fixture(scope="module")
-def rss_tells(build_dir):
-    """Skips where a sanitizer keeps what was freed."""
-    if re.search(r"^PN_SANITIZE:\w+=.", (build_dir / "CMakeCache.txt").read_text(), re.MULTILINE):
-        pytest.skip("memory of a sanitizer build says nothing")
-
-
-def test_memory_returns(tiny, rss_tells):
+def test_memory_returns(tiny, plain_build):
     def leave(n):
         for i in range(n):
             s = tiny.start_request(COMPLETIONS, endless(stream=i % 2 == 0, logprobs=5, echo=True, prompt="a " * (20 + i)))
