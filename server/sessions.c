@@ -51,40 +51,25 @@ static size_t common(const session_slot *slot, const int32_t *tokens, size_t n) 
  * answer. */
 #define PROMPT_END 16
 
-/* What the slots share with a text: the most, by which slot, and the most of all others. */
-typedef struct shares {
-    size_t most, by, next;
-} shares;
-
-static void add_share(shares *s, size_t shared, size_t by) {
-    if (s->by == SIZE_MAX || shared > s->most) {
-        s->next = s->most;
-        s->most = shared;
-        s->by = by;
-    } else if (shared > s->next) {
-        s->next = shared;
-    }
-}
-
 static bool has_name(const session_slot *slot, const char *name) {
     return name != NULL && slot->name[0] != '\0' && strncmp(slot->name, name, SESSIONS_NAME_MAX - 1) == 0;
 }
 
 size_t sessions_pick(const session_slot *slots, size_t n, bool full, const char *name, const int32_t *tokens,
                      size_t n_tokens) {
-    size_t empty = SIZE_MAX, oldest = 0;
-    shares s = {.by = SIZE_MAX};
+    size_t empty = SIZE_MAX, oldest = 0, best = SIZE_MAX, most = 0;
     for (size_t i = 0; i < n; i++) {
+        const size_t shared = common(&slots[i], tokens, n_tokens);
         if (has_name(&slots[i], name)) return i;
-        if (slots[i].n == 0)
-            empty = i;
-        else
-            add_share(&s, common(&slots[i], tokens, n_tokens), i);
+        if (slots[i].n == 0) empty = i;
+        if (shared > most && shared + PROMPT_END >= slots[i].n_prompt) {
+            best = i;
+            most = shared;
+        }
         if (slots[i].used < slots[oldest].used) oldest = i;
     }
-    if (s.by != SIZE_MAX && s.most > 0 && s.most + PROMPT_END >= slots[s.by].n_prompt) return s.by;
-    if (empty != SIZE_MAX || !full) return empty;
-    return s.most > s.next + PROMPT_END ? s.by : oldest;
+    if (best != SIZE_MAX) return best;
+    return empty != SIZE_MAX || !full ? empty : oldest;
 }
 
 /* Another size; where the timeline is too long for it, it goes. */

@@ -31,9 +31,8 @@ pn_status sessions_init(sessions *s, pn_model *model, const pn_session_options *
 void sessions_done(sessions *s);
 
 /* The slot that loses the least by going on with a text: the one of the name; the one whose last prompt the
-   text goes on from; an empty one, or SIZE_MAX for a new one; and when they are `full`, the one that shares
-   more with the text than the others do, which is more than a system message, or else the one not used for
-   the longest time. */
+   text goes on from; an empty one, or SIZE_MAX for a new one; and when they are `full`, the one not used for
+   the longest time: what its text has in common with another is taken over block by block. */
 size_t sessions_pick(const session_slot *slots, size_t n, bool full, const char *name, const int32_t *tokens,
                      size_t n_tokens);
 
