@@ -204,7 +204,8 @@ void runner_note_pressure(const runner *r, const pn_generate_result *result) {
    the answer is a sync of its own, which is not the one that was explained. */
 static pn_cache_cause cause_of(const pn_session_stats *stats, const pn_cache_explanation *why,
                                const pn_generate_result *result) {
-    return result->n_slides > 0 || stats->cache_cause == PN_CACHE_CHANGED ? why->cause : stats->cache_cause;
+    const bool known = why->n_prompt > 0 && (result->n_slides > 0 || stats->cache_cause == PN_CACHE_CHANGED);
+    return known ? why->cause : stats->cache_cause;
 }
 
 static size_t n_recomputed(const pn_session_stats *stats, const pn_generate_result *result) {
@@ -219,7 +220,7 @@ void runner_print_cache(const runner *r, const pn_cache_explanation *why, const 
     fprintf(stderr, "%scache    %zu of %zu tokens reused; %s; %zu computed again, %.0f ms\n",
             term_dim(stderr), result->n_reused, result->n_prompt, pn_cache_cause_name(cause),
             n_recomputed(&stats, result), result->n_slides > 0 ? 0 : stats.recomputed_seconds * 1e3);
-    if (cause == why->cause && (why->old_text[0] || why->new_text[0])) {
+    if (why->n_prompt > 0 && cause == why->cause && (why->old_text[0] || why->new_text[0])) {
         fprintf(stderr, "cache    from token %zu on, in ", why->n_common);
         if (why->field != NULL)
             fprintf(stderr, "message %d (%s), %s: ", why->message, why->role, why->field);

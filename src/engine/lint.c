@@ -5,9 +5,12 @@
 
 #include <jansson.h>
 
-#define USER(text)  "{\"role\":\"user\",\"content\":\"" text "\"}"
-#define THINK       "<think>\nIt is dark.\n</think>\n\n"
-#define THINK_JSON  "<think>\\nIt is dark.\\n</think>\\n\\n"
+#define USER(text) "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define THINK      "<think>\nIt is dark.\n</think>\n\n"
+#define THINK_JSON "<think>\\nIt is dark.\\n</think>\\n\\n"
+#define CALL                                                                                                 \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"function\":{"         \
+    "\"name\":\"look\",\"arguments\":{\"at\":\"gate\"}}}]},{\"role\":\"tool\",\"content\":\"One man.\"}"
 #define ANSWER(pre) "{\"role\":\"assistant\",\"content\":\"" pre "A friend of the castle.\"}"
 
 /* A prompt, the answer that the model gives, and the prompt of the turn after it. */
@@ -25,6 +28,12 @@ static const struct growth {
      0},
     {"thinking", "[" USER("Who goes there?") "]", THINK "A friend of the castle.",
      "[" USER("Who goes there?") "," ANSWER(THINK_JSON) "," USER("Then pass.") "]", 0},
+    {"third turn", "[" USER("Halt.") "," ANSWER("") "," USER("Who goes there?") "]",
+     "A friend of the castle.",
+     "[" USER("Halt.") "," ANSWER("") "," USER("Who goes there?") "," ANSWER("") "," USER("Then pass.") "]",
+     0},
+    {"tool result", "[" USER("Who goes there?") "," CALL "]", "A friend of the castle.",
+     "[" USER("Who goes there?") "," CALL "," ANSWER("") "," USER("Then pass.") "]", 0},
     {"another time", "[" USER("Who goes there?") "]", "A friend of the castle.",
      "[" USER("Who goes there?") "," ANSWER("") "," USER("Then pass.") "]", 86400 + 3661},
 };

@@ -446,6 +446,41 @@ def test_precisions(postern, smollm2):
     assert answers["high"]["text"] == answers["exact"]["text"]
 
 
+# ---- what is reused, and why not ------------------------------------------------------------------------------------
+
+
+def test_a_template_is_linted(postern, tiny, tmp_path):
+    turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}<assistant>"
+    good, dated = tmp_path / "good.jinja", tmp_path / "dated.jinja"
+    good.write_text(turns.replace("<assistant>", "{% if add_generation_prompt %}<assistant>{% endif %}"))
+    dated.write_text("{{ strftime_now('%H:%M') }}\n" + good.read_text())
+    whole = postern("template", tiny, "--lint", "--template", good, "--json")
+    assert whole.returncode == 0 and json.loads(whole.stdout)["appends"]
+    found = postern("template", tiny, "--lint", "--template", dated)
+    assert found.returncode == 1 and re.search(r"another time +rewrites", found.stdout), found.stdout
+    cases = {case["name"]: case for case in json.loads(postern("template", tiny, "--lint", "--template", dated, "--json").stdout)["cases"]}
+    assert cases["another time"]["cause"] == "clock" and cases["third turn"]["result"] == "appends"
+
+
+def test_a_chat_explains_what_was_not_reused(terminal, smollm2):
+    chat = terminal("run", smollm2, "-n", "4", "--temp", "0", "--explain-cache")
+    chat.expect(PROMPT)
+    chat.send("Good morning.\n")
+    chat.expect(r"cache    \d+ of \d+ tokens reused")
+    chat.expect(PROMPT)
+    chat.send("/system You are a bird.\n")
+    chat.expect(PROMPT)
+    chat.send("And now?\n")
+    assert re.search("edited.* computed again", chat.expect("became"))
+
+
+def test_a_single_answer_explains_itself(postern, tiny):
+    answer = run_json(postern, tiny, "-p", "Hello", "-n", "1", "--explain-cache")
+    assert answer["cache"]["cause"] == "nothing_before" and answer["cache"]["reused_tokens"] == 0
+    raw = run_json(postern, tiny, "-p", "Hello", "-n", "1", "--explain-cache", "--raw")
+    assert raw["cache"]["cause"] == "nothing_before"
+
+
 # ---- chat on a terminal ----------------------------------------------------------------------------------------------
 
 
