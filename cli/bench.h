@@ -8,6 +8,7 @@
 
 typedef struct bench_args {
     int prompt_tokens, gen_tokens, repeat, n_threads, n_threads_decode, kv_type, precision;
+    const char *kv_layers;
     uint64_t memory_budget;
     cli_ints depths, batches;
     bool sweep, profile, kernels, json;

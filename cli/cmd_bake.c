@@ -4,6 +4,7 @@
 #include "common.h"
 #include "conversation.h"
 #include "json_out.h"
+#include "kv_layers.h"
 #include "runner.h"
 #include "term.h"
 
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 
 typedef struct bake_args {
-    const char *system, *template_path, *out;
+    const char *system, *template_path, *out, *kv_layers;
     int64_t now;
     uint64_t memory_budget;
     int n_threads, kv_type, precision;
@@ -31,6 +32,7 @@ static const cli_option options[] = {
      "Jinja chat template to use instead of the model's"},
     {CLI_TIME, 0, "now", "DATE", AT(now), 0, 0, RUNNER_NOW_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
+    {CLI_TEXT, 0, "kv-layers", "LIST", AT(kv_layers), 0, 0, KV_LAYERS_HELP},
     {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
     {CLI_BYTES, 0, "memory-budget", "SIZE", AT(memory_budget), 0, 0, RUNNER_BUDGET_HELP},
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
@@ -96,7 +98,9 @@ static int bake_model(const char *path, const bake_args *a, const char *out) {
                                     .precision = (pn_precision)a->precision,
                                     .lookup = PN_LOOKUP_OFF},
                 .memory_budget = a->memory_budget};
-    int code = cli_read_given(a->system, &system);
+    kv_layers layers;
+    int code = kv_layers_set(&layers, a->kv_layers, &r.model_options);
+    if (code == CLI_OK) code = cli_read_given(a->system, &system);
     if (code == CLI_OK && a->template_path != NULL)
         code = cli_read_source(a->template_path, &template_source);
     if (code == CLI_OK) code = runner_open(&r, path);

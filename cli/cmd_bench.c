@@ -4,6 +4,7 @@
 #include "command.h"
 #include "common.h"
 #include "json_out.h"
+#include "kv_layers.h"
 #include "term.h"
 
 #include <stdlib.h>
@@ -34,6 +35,7 @@ static const cli_option options[] = {
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
+    {CLI_TEXT, 0, "kv-layers", "LIST", AT(kv_layers), 0, 0, KV_LAYERS_HELP},
     {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
     {CLI_GROUP, .help = "output"},
     {CLI_ON, 0, "json", NULL, AT(json), 0, 0, "one JSON object"},
@@ -235,7 +237,9 @@ static int bench_model(bench *b, const char *path, cli_ints *depths, results *r)
         (pn_model_options){.n_threads = b->args->n_threads,
                            .n_threads_decode = b->args->n_threads_decode,
                            .prefix_cache = PN_PREFIX_CACHE_OFF /* every prompt is to be read */};
-    int code = runner_open(&b->runner, path);
+    kv_layers layers;
+    int code = kv_layers_set(&layers, b->args->kv_layers, &b->runner.model_options);
+    if (code == CLI_OK) code = runner_open(&b->runner, path);
     if (code != CLI_OK) return code;
     list_depths(b, depths);
     code = plan_context(b, depths, &n_ids);

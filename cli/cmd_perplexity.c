@@ -3,6 +3,7 @@
 #include "command.h"
 #include "common.h"
 #include "json_out.h"
+#include "kv_layers.h"
 #include "runner.h"
 #include "term.h"
 
@@ -15,7 +16,7 @@
 #define CHUNKS_MAX 1000000000
 
 typedef struct perplexity_args {
-    const char *text, *against, *save_reference;
+    const char *text, *against, *save_reference, *kv_layers;
     int ctx, chunks, n_threads, kv_type, precision;
     uint64_t memory_budget;
     bool force, json;
@@ -38,6 +39,7 @@ static const cli_option options[] = {
     {CLI_BYTES, 0, "memory-budget", "SIZE", AT(memory_budget), 0, 0, RUNNER_BUDGET_HELP},
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
+    {CLI_TEXT, 0, "kv-layers", "LIST", AT(kv_layers), 0, 0, KV_LAYERS_HELP},
     {CLI_CHOICE, 0, "precision", RUNNER_PRECISIONS, AT(precision), 0, 0, RUNNER_PRECISION_HELP},
     {CLI_GROUP, .help = "output"},
     {CLI_ON, 0, "json", NULL, AT(json), 0, 0, "one JSON object"},
@@ -138,11 +140,14 @@ static bool is_model_file(const char *path) {
 
 static int measure(measurement *m, const char *path, const cli_text *text) {
     const perplexity_args *a = m->args;
-    const pn_model_options model_options = {.n_threads = a->n_threads, .prefix_cache = PN_PREFIX_CACHE_OFF};
+    kv_layers layers;
+    pn_model_options model_options = {.n_threads = a->n_threads, .prefix_cache = PN_PREFIX_CACHE_OFF};
     bool with_base = a->against != NULL && is_model_file(a->against);
     m->model.memory_budget = m->base.memory_budget = a->memory_budget;
-    m->model.model_options = m->base.model_options = model_options;
-    int code = runner_open(&m->model, path);
+    m->base.model_options = model_options;
+    int code = kv_layers_set(&layers, a->kv_layers, &model_options);
+    m->model.model_options = model_options;
+    if (code == CLI_OK) code = runner_open(&m->model, path);
     if (code == CLI_OK && with_base) code = runner_open(&m->base, a->against);
     if (code != CLI_OK) return code;
     pn_error err = {0};

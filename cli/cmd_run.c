@@ -4,6 +4,7 @@
 #include "command.h"
 #include "common.h"
 #include "json_out.h"
+#include "kv_layers.h"
 #include "paths.h"
 #include "plan_page.h"
 #include "term.h"
@@ -23,7 +24,7 @@ typedef struct run_args {
     int top_k, penalty_last_n;
     cli_biases logit_bias;
     cli_seed seed;
-    const char *tier, *cache_dir, *baked;
+    const char *tier, *cache_dir, *baked, *kv_layers;
     uint64_t kv_quota, memory_budget, cache_dir_bytes;
     int n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup, overflow;
     bool json, stats, explain_cache, verbose, plan;
@@ -81,6 +82,7 @@ static const cli_option options[] = {
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
+    {CLI_TEXT, 0, "kv-layers", "LIST", AT(kv_layers), 0, 0, KV_LAYERS_HELP},
     {CLI_BYTES, 0, "kv-quota", "SIZE", AT(kv_quota), 0, 0,
      "most memory for keys and values: when it is used up the older ones are packed to q8, then to q4; the "
      "context "
@@ -297,7 +299,9 @@ static int run_model(const char *path, const run_args *a, const run_input *in) {
                                     .overflow = (pn_overflow)a->overflow},
                 .memory_budget = a->memory_budget};
     r.model_options.session = &r.session_options;
-    int code = a->plan ? plan_print(path, &r, a->json) : runner_open(&r, path);
+    kv_layers layers;
+    int code = kv_layers_set(&layers, a->kv_layers, &r.model_options);
+    if (code == CLI_OK) code = a->plan ? plan_print(path, &r, a->json) : runner_open(&r, path);
     if (code == CLI_OK && !a->plan) code = runner_start(&r, a->verbose || a->stats || term_is_tty(stderr));
     if (code == CLI_OK && !a->plan) code = talk(&r, a, in);
     runner_close(&r);

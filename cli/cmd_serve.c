@@ -2,6 +2,7 @@
 /* postern serve: a model behind HTTP. */
 #include "command.h"
 #include "common.h"
+#include "kv_layers.h"
 #include "paths.h"
 #include "runner.h"
 #include "server/server.h"
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct serve_args {
-    const char *host, *api_key_file, *model_name, *tier, *cache_dir, *baked;
+    const char *host, *api_key_file, *model_name, *tier, *cache_dir, *baked, *kv_layers;
     int port, max_queue, timeout, n_sessions, n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup,
         overflow;
     uint64_t max_body, memory_budget, kv_quota, prefix_cache, cache_dir_bytes;
@@ -54,6 +55,7 @@ static const cli_option options[] = {
     {CLI_INT, 0, "threads", "N", AT(n_threads), 1, 1024, RUNNER_THREADS_HELP},
     {CLI_INT, 0, "threads-decode", "N", AT(n_threads_decode), 1, 1024, RUNNER_THREADS_DECODE_HELP},
     {CLI_CHOICE, 0, "kv-type", RUNNER_KV_TYPES, AT(kv_type), 0, 0, RUNNER_KV_TYPES_HELP},
+    {CLI_TEXT, 0, "kv-layers", "LIST", AT(kv_layers), 0, 0, KV_LAYERS_HELP},
     {CLI_BYTES, 0, "kv-quota", "SIZE", AT(kv_quota), 0, 0,
      "most memory for the keys and values of a session: when it is used up the older ones are packed to q8, "
      "then to q4"},
@@ -233,18 +235,19 @@ static int serve(const char *path, const serve_args *a, const key_list *keys) {
     server_options o = options_of(a, path, a->model_name != NULL ? a->model_name : name, baked, keys);
     pn_error err = {0};
     server *s = NULL;
+    kv_layers layers;
     o.model.session = &o.session;
     signal(SIGPIPE, SIG_IGN);
     pn_memory_set_budget(a->memory_budget > 0 ? a->memory_budget : pn_memory_default_budget());
     hold_signals(true);
-    int code = CLI_FAILED;
-    if (server_start(&o, &s, &err) == PN_OK) {
+    int code = kv_layers_set(&layers, a->kv_layers, &o.model);
+    if (code == CLI_OK && server_start(&o, &s, &err) != PN_OK)
+        code = cli_error(CLI_FAILED, "%s", err.message);
+    if (code == CLI_OK) {
         take_signals(s);
         code = attend(s, a);
         signalled = NULL;
         server_stop(s);
-    } else {
-        cli_error(code, "%s", err.message);
     }
     free(usual);
     free(name);

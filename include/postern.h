@@ -86,6 +86,8 @@ typedef struct pn_tier {
     uint64_t kv_bytes;
 } pn_tier;
 
+struct pn_kv_layers;
+
 /* Receives a line of something that went otherwise than one would think, and that is no error: a file of the
    cache that was damaged, a folder that cannot be written. Called by whatever thread notices it; it must not
    use the model. */
@@ -104,6 +106,8 @@ typedef struct pn_model_options {
     const pn_tier *tiers; /* [n_tiers] that sessions may be of; none: "short" with 4096 tokens and "long" with
                              what the model was trained for */
     size_t n_tiers;
+    const struct pn_kv_layers *kv_layers; /* [n_kv_layers] whose keys and values keep more bits, see below */
+    size_t n_kv_layers;
     const struct pn_session_options
         *session;             /* one that is going to be created, or NULL for any: where it would pass the
                                  memory budget the model is refused before its weights are read */
@@ -152,6 +156,13 @@ typedef enum pn_kv_type {
     PN_KV_K8V4, /* keys of 8.5, values of 4.5 bits */
     PN_KV_TYPE_COUNT
 } pn_kv_type;
+
+/* Layers first .. last, from 0 on, whose keys and values keep the bits of a type, PN_KV_F16, PN_KV_Q8 or
+   PN_KV_K8V4, where a session's has fewer. Where several name a layer, the last one counts. */
+typedef struct pn_kv_layers {
+    int first, last;
+    pn_kv_type type;
+} pn_kv_layers;
 
 /* Bytes that decoding one token reads after `depth` others: all weights once, and the keys and values in
  * reach. */

@@ -123,6 +123,11 @@ pn_status pn_tier_find(const pn_model *model, const char *name, struct pn_tier_u
 pn_status pn_tier_claim(pn_model *model, struct pn_tier_use *tier, uint64_t bytes, pn_error *err);
 void pn_tier_release(pn_model *model, struct pn_tier_use *tier, uint64_t bytes);
 
+/* kv_layers.c: the decoder's floors, of the options. PN_ERR_ARGUMENT, PN_ERR_MEMORY. And what keys and values
+   depend on of them. */
+pn_status pn_kv_layers_init(pn_model *model, const pn_model_options *options, pn_error *err);
+uint64_t pn_kv_layers_hash(const pn_model *model, uint64_t seed);
+
 /* chat.c: sets model->chat_template, and model->info.template_note to why it is not the file's own ("" when
  * it is). */
 pn_status pn_chat_template_load(pn_model *model, const pn_gguf *file, pn_error *err);

@@ -101,7 +101,7 @@ static pn_status compute(const pn_model *m, uint64_t *out, pn_error *err) {
     hash = fold_settings(hash, pn_weights_file(m->decoder->weights));
     hash = fold_text(hash, PN_VERSION_STRING);
     hash = fold_text(hash, pn_kernels_arithmetic(pn_cpu_features()));
-    hash = fold_functions(hash);
+    hash = pn_kv_layers_hash(m, fold_functions(hash));
     *out = hash ? hash : 1;
     return PN_OK;
 }

@@ -96,6 +96,7 @@ static pn_status prepare(const char *path, const pn_model_options *options, pn_m
         pn_error_prefix(err, "%s", path);
         goto fail;
     }
+    PN_TRY_GOTO(status, pn_kv_layers_init(m, options, err), fail);
     PN_TRY_GOTO(status, pn_tiers_init(m, options, err), fail);
     m->info.tables_bytes = count_tables(m, held);
     *out = m;

@@ -22,8 +22,13 @@ static bool has_layers(const pn_kv_store *store, int lane) {
 
 uint64_t pn_kv_token_bytes(const pn_kv_shape *shape) {
     const size_t dim = (size_t)shape->head_dim;
-    return (pn_kv_key_bytes(shape->type, dim) + pn_kv_value_bytes(shape->type, dim)) / PN_KV_BLOCK *
-           (uint64_t)shape->n_head_kv * (uint64_t)shape->n_layer;
+    uint64_t sum = 0;
+    for (int i = 0; i < shape->n_layer; i++) {
+        const pn_kv_type type = pn_kv_layer_type(shape, i, shape->type);
+        sum += (pn_kv_key_bytes(type, dim) + pn_kv_value_bytes(type, dim)) / PN_KV_BLOCK *
+               (uint64_t)shape->n_head_kv;
+    }
+    return sum;
 }
 
 #define TABLE_BYTES (PN_KV_LANES * sizeof(pn_kv_entry) + 2 * sizeof(pn_prefix_node *)) /* per block */
@@ -399,13 +404,17 @@ void pn_kv_pack(const pn_kv *kv, const pn_kernels *kernels, int layer, int head,
     const pn_kv_entry *entry = &kv->entries[from->lane][kv->n_tokens / PN_KV_BLOCK + i];
     const size_t dim = (size_t)store->shape.head_dim, h = (size_t)head;
     if (!entry->kept) return; /* stays as it is */
-    const uint16_t *keys =
-        (const uint16_t *)(const void *)(entry->fresh->data + from->keys + h * from->key_bytes);
-    const uint16_t *values =
-        (const uint16_t *)(const void *)(entry->fresh->data + from->values + h * from->value_bytes);
-    kernels->kv_pack(keys, pn_kv_keys_shape(kv->type, dim), entry->kept->data + to->keys + h * to->key_bytes);
-    kernels->kv_pack(values, pn_kv_values_shape(kv->type, dim),
-                     entry->kept->data + to->values + h * to->value_bytes);
+    const unsigned char *keys = entry->fresh->data + from->keys + h * from->key_bytes,
+                        *values = entry->fresh->data + from->values + h * from->value_bytes;
+    unsigned char *kept_keys = entry->kept->data + to->keys + h * to->key_bytes,
+                  *kept_values = entry->kept->data + to->values + h * to->value_bytes;
+    if (to->type == from->type) { /* a layer that keeps its bits */
+        memcpy(kept_keys, keys, from->key_bytes);
+        memcpy(kept_values, values, from->value_bytes);
+        return;
+    }
+    kernels->kv_pack((const uint16_t *)(const void *)keys, pn_kv_keys_shape(to->type, dim), kept_keys);
+    kernels->kv_pack((const uint16_t *)(const void *)values, pn_kv_values_shape(to->type, dim), kept_values);
 }
 
 pn_kv_runs pn_kv_runs_of(const pn_kv *kv, int layer, int head, size_t block, size_t query_block) {

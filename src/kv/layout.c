@@ -19,6 +19,12 @@ int pn_kv_code_bits(pn_kv_type type) {
     return type == PN_KV_Q8 ? 8 : type == PN_KV_Q4 ? 4 : 0;
 }
 
+pn_kv_type pn_kv_layer_type(const pn_kv_shape *shape, int layer, pn_kv_type type) {
+    static const int bits[PN_KV_TYPE_COUNT] = {
+        [PN_KV_Q4] = 0, [PN_KV_K8V4] = 1, [PN_KV_Q8] = 2, [PN_KV_F16] = 3, [PN_KV_F32] = 4};
+    return shape->floors && bits[shape->floors[layer]] > bits[type] ? shape->floors[layer] : type;
+}
+
 bool pn_kv_keeps_first(pn_kv_type type) {
     return pn_kv_value_type(type) == PN_KV_Q4;
 }
@@ -50,18 +56,18 @@ size_t pn_kv_value_bytes(pn_kv_type type, size_t head_dim) {
     return run_bytes(pn_kv_values_shape(type, head_dim), type, head_dim);
 }
 
-static size_t n_layers_of(const pn_kv_shape *shape, pn_kv_lane lane) {
-    size_t n = 0;
-    for (int i = 0; i < shape->n_layer; i++)
-        n += pn_kv_lane_of(shape, i) == lane;
-    return n;
-}
-
 bool pn_kv_block_bytes(const pn_kv_shape *shape, pn_kv_lane lane, pn_kv_type type, uint64_t *out) {
     const size_t dim = (size_t)shape->head_dim;
-    uint64_t bytes = pn_kv_key_bytes(type, dim) + pn_kv_value_bytes(type, dim);
-    return pn_mul_u64(bytes, n_layers_of(shape, lane), &bytes) &&
-           pn_mul_u64(bytes, (uint64_t)shape->n_head_kv, out);
+    uint64_t sum = 0;
+    for (int i = 0; i < shape->n_layer; i++) {
+        const pn_kv_type own = pn_kv_layer_type(shape, i, type);
+        uint64_t bytes = pn_kv_key_bytes(own, dim) + pn_kv_value_bytes(own, dim);
+        if (pn_kv_lane_of(shape, i) != lane) continue;
+        if (!pn_mul_u64(bytes, (uint64_t)shape->n_head_kv, &bytes) || !pn_add_u64(sum, bytes, &sum))
+            return false;
+    }
+    *out = sum;
+    return true;
 }
 
 pn_status pn_kv_layout_init(pn_kv_layout *layout, const pn_kv_shape *shape, pn_kv_type type, pn_error *err) {
@@ -78,10 +84,11 @@ pn_status pn_kv_layout_init(pn_kv_layout *layout, const pn_kv_shape *shape, pn_k
         pn_kv_place *p = &fresh.places[i];
         p->lane = pn_kv_lane_of(shape, i);
         size_t *at = &end[p->lane];
-        p->key_type = pn_kv_key_type(type);
-        p->value_type = pn_kv_value_type(type);
-        p->key_bytes = pn_kv_key_bytes(type, dim);
-        p->value_bytes = pn_kv_value_bytes(type, dim);
+        p->type = pn_kv_layer_type(shape, i, type);
+        p->key_type = pn_kv_key_type(p->type);
+        p->value_type = pn_kv_value_type(p->type);
+        p->key_bytes = pn_kv_key_bytes(p->type, dim);
+        p->value_bytes = pn_kv_value_bytes(p->type, dim);
         p->keys = *at;
         p->values = p->keys + n_head * p->key_bytes;
         *at = p->values + n_head * p->value_bytes;

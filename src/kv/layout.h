@@ -7,8 +7,8 @@
    in another: [PN_KV_BLOCK, head_dim], so that attention reads linear memory and both of its products have
    their results side by side. Each layer has the keys of all heads, then the values.
 
-   A block is of one type. Only those of halves or floats take single positions; those of fewer bits are made
-   of full blocks of halves. */
+   A block is of one type, but for layers that are to have more bits (floors). Only those of halves or floats
+   take single positions; those of fewer bits are made of full blocks of halves. */
 #ifndef PN_KV_LAYOUT_H
 #define PN_KV_LAYOUT_H
 
@@ -26,6 +26,8 @@ typedef struct pn_kv_shape {
     int window; /* positions that a query of a windowed layer sees, its own among them; 0: no such layers */
     int window_pattern; /* layers i with (i + 1) % window_pattern != 0 are windowed; of meaning with a window
                          */
+    const pn_kv_type *floors; /* [n_layer] what a layer's keys and values have at least the bits of; NULL: all
+                                 are as their block */
 } pn_kv_shape;
 
 static inline pn_kv_lane pn_kv_lane_of(const pn_kv_shape *shape, int layer) {
@@ -37,7 +39,7 @@ typedef struct pn_kv_place {
     pn_kv_lane lane;
     size_t keys, values;           /* byte offsets of head 0's */
     size_t key_bytes, value_bytes; /* of one head's run */
-    pn_kv_type key_type, value_type;
+    pn_kv_type type, key_type, value_type;
 } pn_kv_place;
 
 typedef struct pn_kv_layout {
@@ -56,6 +58,8 @@ pn_kv_run_shape pn_kv_values_shape(pn_kv_type type, size_t head_dim);
 /* Its bytes. */
 size_t pn_kv_key_bytes(pn_kv_type type, size_t head_dim);
 size_t pn_kv_value_bytes(pn_kv_type type, size_t head_dim);
+/* What the keys and values of a layer are in a block of a type. */
+pn_kv_type pn_kv_layer_type(const pn_kv_shape *shape, int layer, pn_kv_type type);
 /* Whether heads of the size can be of the type. */
 bool pn_kv_type_fits(pn_kv_type type, size_t head_dim);
 /* The type of blocks that are being filled. */

@@ -30,18 +30,28 @@ static const uint16_t *halves_of(const unsigned char *run, pn_kv_type type, cons
     return buffer;
 }
 
+/* A run that is of the type already, as in a layer that keeps its bits, is copied. */
+static void pack_run(const pn_kernels *kernels, const unsigned char *from, pn_kv_type old,
+                     const pn_kv_run_shape *old_shape, unsigned char *to, pn_kv_type type,
+                     const pn_kv_run_shape *shape, size_t n_bytes, uint16_t *buffer) {
+    if (old == type)
+        memcpy(to, from, n_bytes);
+    else
+        kernels->kv_pack(halves_of(from, old, old_shape, buffer), *shape, to);
+}
+
 static void pack_head(const pn_kv_store *store, const pn_kernels *kernels, const pn_kv_block *from,
                       const pn_kv_block *to, int layer, size_t head, uint16_t *buffer) {
     const size_t dim = (size_t)store->shape.head_dim;
     const pn_kv_place *a = &store->layouts[from->type].places[layer],
                       *b = &store->layouts[to->type].places[layer];
-    const pn_kv_run_shape keys = pn_kv_keys_shape(from->type, dim),
-                          values = pn_kv_values_shape(from->type, dim);
-    kernels->kv_pack(halves_of(from->data + a->keys + head * a->key_bytes, a->key_type, &keys, buffer),
-                     pn_kv_keys_shape(to->type, dim), to->data + b->keys + head * b->key_bytes);
-    kernels->kv_pack(
-        halves_of(from->data + a->values + head * a->value_bytes, a->value_type, &values, buffer),
-        pn_kv_values_shape(to->type, dim), to->data + b->values + head * b->value_bytes);
+    const pn_kv_run_shape old_keys = pn_kv_keys_shape(a->type, dim), keys = pn_kv_keys_shape(b->type, dim),
+                          old_values = pn_kv_values_shape(a->type, dim),
+                          values = pn_kv_values_shape(b->type, dim);
+    pack_run(kernels, from->data + a->keys + head * a->key_bytes, a->key_type, &old_keys,
+             to->data + b->keys + head * b->key_bytes, b->key_type, &keys, b->key_bytes, buffer);
+    pack_run(kernels, from->data + a->values + head * a->value_bytes, a->value_type, &old_values,
+             to->data + b->values + head * b->value_bytes, b->value_type, &values, b->value_bytes, buffer);
 }
 
 static bool pack_block(const pn_kv *kv, const pn_kernels *kernels, int lane, pn_kv_block **block,

@@ -141,5 +141,6 @@ pn_kv_shape pn_decoder_kv_shape(const pn_decoder *d, pn_kv_type type) {
                          .head_dim = d->h.head_dim,
                          .type = type,
                          .window = d->h.window,
-                         .window_pattern = d->h.window_pattern};
+                         .window_pattern = d->h.window_pattern,
+                         .floors = d->kv_floors};
 }

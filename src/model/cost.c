@@ -18,18 +18,22 @@ uint64_t pn_decoder_bytes_per_token(const pn_decoder *d) {
     return sum;
 }
 
-uint64_t pn_layer_kv_bytes(const pn_hparams *h, pn_layer_kind kind, pn_kv_type type, uint64_t depth,
-                           uint64_t n_tok) {
+uint64_t pn_layer_kv_bytes(const pn_decoder *d, int layer, pn_kv_type type, uint64_t depth, uint64_t n_tok) {
+    const pn_hparams *h = &d->h;
     uint64_t n = depth, window = (uint64_t)h->window;
-    if (kind == PN_LAYER_LOCAL && n > window - 1) n = window - 1; /* before the first of the tokens */
-    const pn_kv_shape one = {.n_layer = 1, .n_head_kv = h->n_head_kv, .head_dim = h->head_dim, .type = type};
+    if (d->layers[layer].kind == PN_LAYER_LOCAL && n > window - 1)
+        n = window - 1; /* before the first of the tokens */
+    const pn_kv_shape all = pn_decoder_kv_shape(d, type), one = {.n_layer = 1,
+                                                                 .n_head_kv = h->n_head_kv,
+                                                                 .head_dim = h->head_dim,
+                                                                 .type = pn_kv_layer_type(&all, layer, type)};
     return (n + n_tok) * pn_kv_token_bytes(&one);
 }
 
 uint64_t pn_decoder_kv_bytes_read(const pn_decoder *d, pn_kv_type type, uint64_t depth) {
     uint64_t sum = 0;
     for (int i = 0; i < d->h.n_layer; i++)
-        sum += pn_layer_kv_bytes(&d->h, d->layers[i].kind, type, depth, 1);
+        sum += pn_layer_kv_bytes(d, i, type, depth, 1);
     return sum;
 }
 

@@ -23,12 +23,13 @@ typedef struct pn_layer {
 typedef struct pn_decoder {
     pn_hparams h;
     int n_vocab;
-    pn_weight embedding;      /* [n_vocab, n_embd] */
-    pn_weight head;           /* the embedding itself when tied */
-    const float *output_norm; /* [n_embd] */
-    pn_layer *layers;         /* [n_layer] */
-    float *rope_frequencies;  /* [PN_LAYER_KIND_COUNT, rope_dim / 2] */
-    pn_weights *weights;      /* owned; everything above points into it */
+    pn_weight embedding;         /* [n_vocab, n_embd] */
+    pn_weight head;              /* the embedding itself when tied */
+    const float *output_norm;    /* [n_embd] */
+    pn_layer *layers;            /* [n_layer] */
+    float *rope_frequencies;     /* [PN_LAYER_KIND_COUNT, rope_dim / 2] */
+    pn_weights *weights;         /* owned; everything above points into it */
+    const pn_kv_type *kv_floors; /* pn_kv_shape's; NULL: none */
 } pn_decoder;
 
 /* Binds every tensor of the file to its place, checking shapes, refuses tensors it does not know, and packs
@@ -53,7 +54,7 @@ uint64_t pn_decoder_macs(const pn_decoder *decoder, uint64_t depth, uint64_t n_t
 /* Those of one layer's attention. */
 uint64_t pn_layer_attention_macs(const pn_hparams *h, pn_layer_kind kind, uint64_t depth, uint64_t n_tok);
 /* Bytes of one layer's keys and values that n_tok tokens after `depth` others see. */
-uint64_t pn_layer_kv_bytes(const pn_hparams *h, pn_layer_kind kind, pn_kv_type type, uint64_t depth,
+uint64_t pn_layer_kv_bytes(const pn_decoder *decoder, int layer, pn_kv_type type, uint64_t depth,
                            uint64_t n_tok);
 
 /* Activations of a batch of up to n_chunk tokens, and what the workers of a pool need. */

@@ -125,9 +125,9 @@ static void attention_part(const struct pass *p, const pn_layer *l, int layer) {
                                   .kv = p->f->kv};
     pn_ops_attention(&p->ops, &attention);
     lap(p, PN_OP_ATTENTION);
-    pn_profile_work(p->f->profile, PN_OP_ATTENTION,
-                    pn_layer_attention_macs(h, l->kind, p->position, p->n_tok),
-                    pn_layer_kv_bytes(h, l->kind, p->f->kv->store->shape.type, p->position, p->n_tok));
+    pn_profile_work(
+        p->f->profile, PN_OP_ATTENTION, pn_layer_attention_macs(h, l->kind, p->position, p->n_tok),
+        pn_layer_kv_bytes(p->f->decoder, layer, p->f->kv->store->shape.type, p->position, p->n_tok));
     const pn_matmul_input attended = {.x = s->attended};
     const pn_matmul_job out = {&l->out, l->out_bias, s->part};
     if (!matmuls(p, PN_OP_OUT, &out, 1, &attended)) return;

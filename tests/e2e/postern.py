@@ -44,6 +44,8 @@ class ModelOptions(c.Structure):
         ("prefix_cache", c.c_uint64),
         ("tiers", c.c_void_p),
         ("n_tiers", c.c_size_t),
+        ("kv_layers", c.c_void_p),
+        ("n_kv_layers", c.c_size_t),
         ("session", c.c_void_p),
         ("cache_dir", c.c_char_p),
         ("cache_dir_bytes", c.c_uint64),

@@ -474,6 +474,16 @@ def test_a_chat_explains_what_was_not_reused(terminal, smollm2):
     assert re.search("edited.* computed again", chat.expect("became"))
 
 
+def test_layers_keep_their_bits(postern, tiny):
+    def planned(*options):
+        return json.loads(output(postern("run", tiny, "--plan", "--json", "--ctx", "256", *options)))["kv_bytes"]
+
+    few, some = planned("--kv-type", "q4"), planned("--kv-type", "q4", "--kv-layers", "0=q8")
+    assert few < some
+    for wrong in ("1", "0=q4", "0-=q8", "0=q8;1=q8", "=q8", "1-0=q8", "0-99=q8", "9999999=q8"):
+        assert postern("run", tiny, "-p", "a", "--kv-layers", wrong).returncode == USAGE, wrong
+
+
 def test_a_single_answer_explains_itself(postern, tiny):
     answer = run_json(postern, tiny, "-p", "Hello", "-n", "1", "--explain-cache")
     assert answer["cache"]["cause"] == "nothing_before" and answer["cache"]["reused_tokens"] == 0

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "kv/step_down.h"
 
 #include <postern.h>
 
@@ -482,6 +483,99 @@ static void sliding_is_computing_the_shorter_text(void **state) {
     }
 }
 
+/* ---- layers that keep their bits ---- */
+
+static float *logits_with(const char *path, pn_kv_type type, const pn_kv_layers *layers, size_t n,
+                          size_t n_chunk, uint64_t *kv_bytes) {
+    const pn_model_options options = {
+        .n_threads = 1, .no_probe = true, .kv_layers = layers, .n_kv_layers = n};
+    pn_model *model = NULL;
+    pn_session_stats stats;
+    int32_t tokens[LONG];
+    assert_int_equal(pn_model_open(path, &options, &model, NULL), PN_OK);
+    const size_t n_bytes = (size_t)n_vocab_of(model) * sizeof(float);
+    float *logits = malloc(n_bytes);
+    make_long(tokens, n_vocab_of(model));
+    pn_session *s = open_session_with(
+        model, (pn_session_options){.n_ctx = LONG, .n_chunk = (int)n_chunk, .kv_type = type});
+    check_sync(s, tokens, LONG);
+    memcpy(logits, pn_session_logits(s), n_bytes);
+    pn_session_get_stats(s, &stats);
+    *kv_bytes = stats.kv_bytes;
+    pn_session_free(s);
+    pn_model_close(model);
+    return logits;
+}
+
+/* All layers of f16 in a cache of q4 is f16; some of them lie in between, in bytes and whatever the chunks.
+ */
+static void layers_can_keep_their_bits(void **state) {
+    (void)state;
+    for (size_t p = 0; p < N_PATHS; p++) {
+        pn_model *model = open_model(paths[p], 1);
+        pn_model_info info;
+        pn_model_get_info(model, &info);
+        const size_t n_bytes = (size_t)info.n_vocab * sizeof(float);
+        pn_model_close(model);
+        const pn_kv_layers all = {0, info.n_layer - 1, PN_KV_F16}, first = {0, 0, PN_KV_F16},
+                           as_whole = {0, info.n_layer - 1, PN_KV_Q8};
+        uint64_t bytes[7];
+        float *f16 = logits_with(paths[p], PN_KV_F16, NULL, 0, 64, &bytes[0]),
+              *q4 = logits_with(paths[p], PN_KV_Q4, NULL, 0, 64, &bytes[1]),
+              *q8 = logits_with(paths[p], PN_KV_Q8, NULL, 0, 64, &bytes[2]),
+              *whole = logits_with(paths[p], PN_KV_Q4, &all, 1, 64, &bytes[3]),
+              *some = logits_with(paths[p], PN_KV_Q4, &first, 1, 64, &bytes[4]),
+              *again = logits_with(paths[p], PN_KV_Q4, &first, 1, 17, &bytes[5]),
+              *fewer = logits_with(paths[p], PN_KV_F16, &as_whole, 1, 64, &bytes[6]);
+        assert_memory_equal(whole, f16, n_bytes);
+        assert_memory_equal(again, some, n_bytes);
+        assert_memory_equal(fewer, f16, n_bytes); /* nothing gets fewer bits by it */
+        assert_memory_not_equal(some, q4, n_bytes);
+        assert_memory_not_equal(some, f16, n_bytes);
+        assert_true(bytes[1] < bytes[4] && bytes[4] < bytes[3]);
+        float *const made[] = {f16, q4, q8, whole, some, again, fewer};
+        for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+            free(made[i]);
+    }
+}
+
+static void layers_that_are_not_there_are_refused(void **state) {
+    (void)state;
+    const pn_kv_layers wrong[] = {{0, 99, PN_KV_Q8}, {1, 0, PN_KV_Q8}, {-1, 0, PN_KV_Q8}, {0, 0, PN_KV_F32}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const pn_model_options options = {.n_threads = 1, .kv_layers = &wrong[i], .n_kv_layers = 1};
+        pn_model *model = NULL;
+        assert_int_equal(pn_model_open(LLAMA, &options, &model, NULL), PN_ERR_ARGUMENT);
+    }
+}
+
+/* A session that steps down leaves them as they are. */
+static void layers_keep_their_bits_under_pressure(void **state) {
+    (void)state;
+    const pn_kv_layers all = {0, 1, PN_KV_F16};
+    const pn_model_options options = {.n_threads = 1, .no_probe = true, .kv_layers = &all, .n_kv_layers = 1};
+    pn_model *model = NULL;
+    uint64_t bytes;
+    int32_t tokens[LONG];
+    pn_session_stats stats;
+    float *want = logits_with(LLAMA, PN_KV_F16, NULL, 0, 32, &bytes);
+    assert_int_equal(pn_model_open(LLAMA, &options, &model, NULL), PN_OK);
+    make_long(tokens, n_vocab_of(model));
+    pn_session *s = open_session_with(model, (pn_session_options){.n_ctx = LONG, .n_chunk = 32});
+    check_sync(s, tokens, LONG - 1);
+    size_t n_packed = 0;
+    assert_true(pn_kv_step_down(&s->kv, s->model->kernels, &n_packed));
+    assert_true(pn_kv_step_down(&s->kv, s->model->kernels, &n_packed));
+    assert_true(n_packed > 0);
+    check_sync(s, tokens, LONG);
+    pn_session_get_stats(s, &stats);
+    assert_int_equal(stats.n_prefilled, 1);
+    assert_memory_equal(pn_session_logits(s), want, (size_t)n_vocab_of(model) * sizeof *want);
+    free(want);
+    pn_session_free(s);
+    pn_model_close(model);
+}
+
 /* ---- conversations, and texts that stay ---- */
 
 static const char *const rules = "[{\"role\":\"system\",\"content\":\"Rules that hold for all who come by, "
@@ -591,6 +685,9 @@ int main(void) {
         cmocka_unit_test(a_quota_steps_down),
         cmocka_unit_test(the_end_of_the_context),
         cmocka_unit_test(sliding_is_computing_the_shorter_text),
+        cmocka_unit_test(layers_can_keep_their_bits),
+        cmocka_unit_test(layers_that_are_not_there_are_refused),
+        cmocka_unit_test(layers_keep_their_bits_under_pressure),
         cmocka_unit_test(pinned_texts_outlive_all_others),
         cmocka_unit_test(pinning_counts_in_the_budget),
         cmocka_unit_test(sliding_keeps_what_a_chat_begins_with),
