@@ -47,6 +47,26 @@ static json_t *usage(const answer *a) {
                      (json_int_t)r->n_reused);
 }
 
+static const char *type_name(pn_kv_type type) {
+    static const char *const names[] = {[PN_KV_F16] = "f16",
+                                        [PN_KV_F32] = "f32",
+                                        [PN_KV_Q8] = "q8",
+                                        [PN_KV_Q4] = "q4",
+                                        [PN_KV_K8V4] = "k8v4"};
+    return names[type];
+}
+
+/* Beside what the API knows: what was not reused and why, and what became of the context. */
+static json_t *context_json(const context_record *c) {
+    return json_pack("{s:{s:s, s:I, s:I, s:f}, s:{s:I, s:I, s:I}, s:{s:s, s:I, s:I}}", "cache", "cause",
+                     pn_cache_cause_name(c->cause), "restored_tokens", (json_int_t)c->n_restored,
+                     "recomputed_tokens", (json_int_t)c->n_recomputed, "recomputed_ms",
+                     c->recomputed_seconds * 1e3, "cut", "slides", (json_int_t)c->n_slides, "from",
+                     (json_int_t)c->cut_from, "to", (json_int_t)c->cut_to, "kv", "type",
+                     type_name(c->kv_type), "step_downs", (json_int_t)c->n_step_downs, "packed_tokens",
+                     (json_int_t)c->n_packed);
+}
+
 static bool send_event(answer *a, json_t *event) {
     char *text = event != NULL ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(8)) : NULL;
     buffer out = {0};
@@ -62,6 +82,7 @@ static bool send_event(answer *a, json_t *event) {
 static bool send_piece(answer *a, const answer_part *part) {
     json_t *event = envelope(a, a->g->format->chunk_object, json_pack("[o]", a->g->format->piece(part)));
     if (a->g->include_usage) json_object_set_new(event, "usage", json_null());
+    if (part->finish != NULL) json_object_set_new(event, "postern", context_json(&a->record.context));
     return send_event(a, event);
 }
 
@@ -160,6 +181,22 @@ static void count(answer *a, const pn_generate_result *r, int k) {
     if (record->ttft_seconds == 0) record->ttft_seconds = r->ttft_seconds;
 }
 
+static void record_context(answer *a, const pn_session *session, const pn_generate_result *r) {
+    pn_session_stats stats;
+    pn_session_get_stats(session, &stats);
+    const bool slid = r->n_slides > 0; /* the last sync is then not the one that began it */
+    a->record.context = (context_record){.cause = slid ? PN_CACHE_SLID : stats.cache_cause,
+                                         .n_restored = slid ? 0 : stats.n_restored,
+                                         .n_recomputed = slid ? 0 : stats.n_recomputed,
+                                         .recomputed_seconds = slid ? 0 : stats.recomputed_seconds,
+                                         .n_slides = r->n_slides,
+                                         .cut_from = r->cut_from,
+                                         .cut_to = r->cut_to,
+                                         .kv_type = stats.kv_type,
+                                         .n_step_downs = r->n_step_downs,
+                                         .n_packed = r->n_stepped};
+}
+
 static pn_generate_options options_of(answer *a, int k) {
     pn_generate_options o = {.max_tokens = a->g->max_tokens,
                              .n_keep = a->prompts.n_keep,
@@ -225,6 +262,7 @@ static bool answer_choice(answer *a, size_t p, int k) {
     sessions_note(slot, &a->prompts.items[p], &r.tokens);
     bool more = status == PN_OK && !a->failed && r.finish != PN_FINISH_CANCELLED;
     if (status == PN_OK) count(a, &r, k);
+    if (status == PN_OK && a->index == 0) record_context(a, slot->session, &r);
     if (status != PN_OK && status != PN_ERR_CANCELLED) api_error_from(&a->error, &err, NULL);
     if (more) more = finish_choice(a, &r);
     pn_generate_result_free(&r);
@@ -242,6 +280,7 @@ static void end_answer(answer *a) {
     if (!a->g->stream) {
         json_t *whole = envelope(a, a->g->format->object, json_incref(a->choices));
         if (whole != NULL) json_object_set_new(whole, "usage", usage(a));
+        if (whole != NULL) json_object_set_new(whole, "postern", context_json(&a->record.context));
         job_answer(a->job, 200, whole);
         return;
     }

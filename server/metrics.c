@@ -40,6 +40,14 @@ static size_t find_path(const metrics *m, const char *path) {
     return i;
 }
 
+static void count_context(metrics *m, const context_record *c) {
+    m->n_restored += c->n_restored;
+    m->n_recomputed[c->cause] += c->n_recomputed;
+    m->n_slides += c->n_slides;
+    m->n_cut += c->cut_to - c->cut_from;
+    m->n_step_downs += c->n_step_downs;
+}
+
 void metrics_count(metrics *m, const request_record *r) {
     size_t status = 0;
     while (statuses[status] != 0 && statuses[status] != r->status)
@@ -56,6 +64,7 @@ void metrics_count(metrics *m, const request_record *r) {
         m->n_reused += r->n_reused;
         m->n_prefilled += r->n_prefilled;
         m->n_completion += r->n_completion;
+        count_context(m, &r->context);
     }
     pthread_mutex_unlock(&m->lock);
 }
@@ -125,6 +134,21 @@ static void print_requests(const metrics *m, buffer *out) {
     }
 }
 
+static void print_context(const metrics *m, buffer *out) {
+    print_one(out, "prefix_restored_tokens_total", "counter", "Of those that were there, read from disk.",
+              m->n_restored);
+    print_head(out, "prefix_miss_tokens_total", "counter",
+               "Tokens that had been computed before and were computed again, by cause.");
+    for (int i = 0; i < PN_CACHE_CAUSE_COUNT; i++)
+        if (m->n_recomputed[i] > 0)
+            buffer_printf(out, "postern_prefix_miss_tokens_total{cause=\"%s\"} %llu\n",
+                          pn_cache_cause_name((pn_cache_cause)i), (unsigned long long)m->n_recomputed[i]);
+    print_one(out, "slides_total", "counter", "How often the middle of a text was cut out.", m->n_slides);
+    print_one(out, "cut_tokens_total", "counter", "Tokens that this cut.", m->n_cut);
+    print_one(out, "step_downs_total", "counter", "How often keys and values were packed to fewer bits.",
+              m->n_step_downs);
+}
+
 static void print_memory(const metrics *m, buffer *out) {
     pn_memory_use now, peak;
     pn_memory_get_use(&now, &peak);
@@ -157,6 +181,7 @@ void metrics_print(metrics *m, size_t n_waiting, size_t n_running, buffer *out) 
               m->n_reused);
     print_one(out, "prefill_tokens_total", "counter", "Of these, tokens that were computed.", m->n_prefilled);
     print_one(out, "decode_tokens_total", "counter", "Tokens that were generated.", m->n_completion);
+    print_context(m, out);
     print_memory(m, out);
     pthread_mutex_unlock(&m->lock);
     print_one(out, "requests_waiting", "gauge", "Requests in the queue.", n_waiting);

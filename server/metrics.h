@@ -9,6 +9,17 @@
 
 #include <pthread.h>
 
+/* What became of the context in an answer, and what of it was there before. */
+typedef struct context_record {
+    pn_cache_cause cause; /* why not more was reused */
+    size_t n_restored;    /* from disk */
+    size_t n_recomputed;
+    double recomputed_seconds;
+    size_t n_slides, cut_from, cut_to; /* tokens that were cut out of the text */
+    pn_kv_type kv_type;                /* that keys and values are packed to now */
+    size_t n_step_downs, n_packed;
+} context_record;
+
 /* One request, from its first header to its last byte. */
 typedef struct request_record {
     const char *method, *path; /* the route's; "-" where there is none */
@@ -17,7 +28,8 @@ typedef struct request_record {
     bool generated; /* the model worked on it: the rest is known */
     double queue_seconds, ttft_seconds, prefill_seconds, decode_seconds;
     size_t n_prompt, n_reused, n_prefilled, n_completion;
-    const char *finish; /* "stop" and the like; NULL: it did not come to that */
+    context_record context; /* of its first choice */
+    const char *finish;     /* "stop" and the like; NULL: it did not come to that */
 } request_record;
 
 #define METRICS_BUCKETS  14 /* the last is without bound */
@@ -35,6 +47,7 @@ typedef struct metrics {
     size_t n_paths; /* and one more, for all else */
     histogram ttft, token, queue, request;
     uint64_t n_prompt, n_reused, n_prefilled, n_completion, n_evicted;
+    uint64_t n_restored, n_recomputed[PN_CACHE_CAUSE_COUNT], n_slides, n_cut, n_step_downs;
     uint64_t kv_bytes, prefix_cache_bytes;
     uint64_t n_sessions, budget_bytes;
 } metrics;

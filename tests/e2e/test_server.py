@@ -290,6 +290,20 @@ def test_overflow_and_tier(tiny):
     assert tiny.chat("a", overflow="fold").error["param"] == "overflow"
 
 
+def test_what_became_of_the_context_is_said(tiny):
+    before = tiny.metrics()
+    cut = tiny.chat("word " * 400, overflow="slide").json["postern"]
+    assert cut["cut"]["slides"] > 0 and 0 < cut["cut"]["from"] < cut["cut"]["to"] and cut["kv"]["type"] == "f16"
+    body = {"messages": user("word " * 400), "max_tokens": 2, "overflow": "slide", "stream": True}
+    events = [event for event in tiny.events(CHAT, body) if event != "[DONE]"]
+    assert [event["postern"]["cut"] for event in events if "postern" in event] == [cut["cut"]]
+    after = tiny.metrics()
+    assert after["postern_slides_total"] == before["postern_slides_total"] + 2 * cut["cut"]["slides"]
+    whole = tiny.chat("a word").json["postern"]
+    assert whole["cut"] == {"slides": 0, "from": 0, "to": 0} and whole["kv"]["step_downs"] == 0
+    assert whole["cache"]["cause"] in ("reused", "nothing_before", "changed", "evicted", "slid")
+
+
 def test_sliding_keeps_the_system_message(tiny, tiny_models, postern):
     system, text = "Say a word of two. " * 3, "word after word " * 100
     messages = [{"role": "system", "content": system}, *user(text)]
