@@ -58,7 +58,7 @@ def measure(args):
         if len(whole) < args.tokens:
             sys.exit(f"{args.text}: {len(whole)} tokens, and {args.tokens} are wanted")
         for name, kv_type in TYPES.items():
-            with model.session(n_ctx=args.tokens + 256, kv_type=kv_type) as session:
+            with model.session(n_ctx=args.context or args.tokens + 256, kv_type=kv_type) as session:
                 ends = [args.tokens - i * args.tokens // 16 for i in range(args.continuations)]
                 written[name] = [session.generate(whole[:end], max_tokens=64, sampling=sampling, ignore_eos=True).tokens
                                  for end in ends]
@@ -74,6 +74,7 @@ def main():
     parser.add_argument("text", type=Path)
     parser.add_argument("--lib", type=Path, default=ROOT / "build/release/libpostern.so")
     parser.add_argument("--tokens", type=int, default=8000, help="of the text (default 8000)")
+    parser.add_argument("--context", type=int, default=0, help="tokens that fit (default: 256 more)")
     parser.add_argument("--places", type=int, default=8, help="depths at which something is hidden (default 8)")
     parser.add_argument("--continuations", type=int, default=4, help="of 64 tokens each (default 4)")
     parser.add_argument("--threads", type=int, default=0)

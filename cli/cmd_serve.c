@@ -2,6 +2,7 @@
 /* postern serve: a model behind HTTP. */
 #include "command.h"
 #include "common.h"
+#include "conversation.h"
 #include "kv_layers.h"
 #include "paths.h"
 #include "runner.h"
@@ -16,6 +17,7 @@
 
 typedef struct serve_args {
     const char *host, *api_key_file, *model_name, *tier, *cache_dir, *baked, *kv_layers;
+    cli_texts pin_system;
     int port, max_queue, timeout, n_sessions, n_ctx, n_threads, n_threads_decode, kv_type, precision, lookup,
         overflow;
     uint64_t max_body, memory_budget, kv_quota, prefix_cache, cache_dir_bytes;
@@ -34,6 +36,8 @@ static const cli_option options[] = {
      "only answer requests with one of the keys that FILE has, a line each"},
     {CLI_TEXT, 0, "model-name", "NAME", AT(model_name), 0, 0,
      "what clients see as the model's name (default: the file's, without .gguf)"},
+    {CLI_TEXTS, 0, "pin-system", "TEXT|@FILE", AT(pin_system), 0, 0,
+     "system message that is read before the first request comes, and kept in memory; may be repeated"},
     {CLI_INT, 0, "sessions", "N", AT(n_sessions), 1, 64,
      "most conversations that are kept as they are, where the memory budget has room for so many"},
     {CLI_INT, 0, "max-queue", "N", AT(max_queue), 1, 65536,
@@ -229,6 +233,30 @@ static server_options options_of(const serve_args *a, const char *path, const ch
     };
 }
 
+/* As the messages of conversations. */
+static int read_pinned(const cli_texts *given, char ***out) {
+    int code = CLI_OK;
+    *out = calloc(given->n + 1, sizeof **out);
+    if (*out == NULL) return cli_error(CLI_LIMIT, "out of memory");
+    for (size_t i = 0; i < given->n && code == CLI_OK; i++) {
+        cli_text text = {0};
+        conversation c;
+        conversation_init(&c);
+        code = cli_read_given(given->items[i], &text);
+        conversation_set_system(&c, text.data, text.len);
+        (*out)[i] = conversation_begin_json(&c);
+        conversation_done(&c);
+        cli_text_free(&text);
+    }
+    return code;
+}
+
+static void free_pinned(char **pinned, size_t n) {
+    for (size_t i = 0; pinned != NULL && i < n; i++)
+        free(pinned[i]);
+    free(pinned);
+}
+
 static int serve(const char *path, const serve_args *a, const key_list *keys) {
     char *usual = runner_baked_path(path), *name = default_name(path);
     const char *baked = a->baked != NULL ? a->baked : access(usual, F_OK) == 0 ? usual : NULL;
@@ -240,7 +268,11 @@ static int serve(const char *path, const serve_args *a, const key_list *keys) {
     signal(SIGPIPE, SIG_IGN);
     pn_memory_set_budget(a->memory_budget > 0 ? a->memory_budget : pn_memory_default_budget());
     hold_signals(true);
-    int code = kv_layers_set(&layers, a->kv_layers, &o.model);
+    char **pinned;
+    int code = read_pinned(&a->pin_system, &pinned);
+    o.pinned = (const char *const *)pinned;
+    o.n_pinned = a->pin_system.n;
+    if (code == CLI_OK) code = kv_layers_set(&layers, a->kv_layers, &o.model);
     if (code == CLI_OK && server_start(&o, &s, &err) != PN_OK)
         code = cli_error(CLI_FAILED, "%s", err.message);
     if (code == CLI_OK) {
@@ -249,6 +281,7 @@ static int serve(const char *path, const serve_args *a, const key_list *keys) {
         signalled = NULL;
         server_stop(s);
     }
+    free_pinned(pinned, a->pin_system.n);
     free(usual);
     free(name);
     return code;

@@ -15,6 +15,9 @@ typedef struct server_options {
     int port;                /* 0: one that is free */
     const char *const *keys; /* [n_keys] of which a request must have one; none: all may come */
     size_t n_keys;
+    const char *const *pinned; /* [n_pinned] messages, each a JSON array, that conversations begin with:
+                                  computed before the first request, and kept */
+    size_t n_pinned;
     size_t n_sessions; /* most timelines that are kept */
     size_t max_queue;  /* requests that may wait, 1 or more */
     size_t max_body;   /* bytes */

@@ -5,11 +5,22 @@
 #include "clock.h"
 #include "state.h"
 
+static pn_status pin(pn_session *session, const server_options *o, pn_error *err) {
+    for (size_t i = 0; i < o->n_pinned; i++) {
+        pn_status status = pn_session_start_chat(session, o->pinned[i], NULL, NULL, NULL, err);
+        if (status == PN_OK) status = pn_session_pin(session, err);
+        if (status != PN_OK) return status;
+        pn_session_finish_chat(session);
+    }
+    return PN_OK;
+}
+
 static pn_status load(server *s) {
     pn_model *model = NULL;
     pn_status status = pn_model_open(s->options.model_path, &s->options.model, &model, &s->error);
     if (status == PN_OK)
         status = sessions_init(&s->sessions, model, &s->options.session, s->options.n_sessions, &s->error);
+    if (status == PN_OK) status = pin(s->sessions.slots[0].session, &s->options, &s->error);
     if (status != PN_OK) {
         sessions_done(&s->sessions);
         pn_model_close(model);

@@ -290,6 +290,15 @@ def test_overflow_and_tier(tiny):
     assert tiny.chat("a", overflow="fold").error["param"] == "overflow"
 
 
+def test_pinned_system_messages_are_there_from_the_start(start, tiny_models, tmp_path):
+    rules = ["Be brief, and say what you know, no more than that, in a few words.", "Speak as a pirate would: " * 3]
+    (tmp_path / "rules").write_text(rules[1], encoding="utf-8")
+    server = start(tiny_models["llama-q8"], "--pin-system", rules[0], "--pin-system", f"@{tmp_path / 'rules'}")
+    for rule in rules:
+        answer = server.post(CHAT, {"messages": [{"role": "system", "content": rule}, *user("Hello")], "max_tokens": 1})
+        assert cached(answer) >= 64, answer.body
+
+
 def test_what_became_of_the_context_is_said(tiny):
     before = tiny.metrics()
     cut = tiny.chat("word " * 400, overflow="slide").json["postern"]
