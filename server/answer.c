@@ -43,8 +43,8 @@ static json_t *usage(const answer *a) {
     const request_record *r = &a->record;
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)r->n_prompt,
                      "completion_tokens", (json_int_t)r->n_completion, "total_tokens",
-                     (json_int_t)(r->n_prompt + r->n_completion), "prompt_tokens_details", "cached_tokens",
-                     (json_int_t)r->n_reused);
+                     (json_int_t)r->n_prompt + (json_int_t)r->n_completion, "prompt_tokens_details",
+                     "cached_tokens", (json_int_t)r->n_reused);
 }
 
 static const char *type_name(pn_kv_type type) {
