@@ -42,7 +42,7 @@ static int open_socket(const struct addrinfo *a) {
 }
 
 static int port_of(int fd) {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t len = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &len) != 0) return 0;
     return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
