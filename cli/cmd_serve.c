@@ -311,7 +311,8 @@ const cli_command cmd_serve = {
     .summary = "answer over HTTP, as OpenAI's API does",
     .description =
         "Serves MODEL, by default as of `postern run`, to clients of OpenAI's API: /v1/chat/completions, "
-        "/v1/completions, /v1/models; and /tokenize, /detokenize, /health, /metrics. One request is answered "
+        "/v1/completions, /v1/models; of Anthropic's: /v1/messages; and /tokenize, /detokenize, /health, "
+        "/metrics. One request is answered "
         "at a time. SIGTERM ends when all that has come is answered.",
     .options = options,
     .args_size = sizeof(serve_args),

@@ -704,6 +704,7 @@ typedef struct pn_generate_result {
     pn_text text;     /* freed by pn_generate_result_free */
     pn_tokens tokens; /* the generated ids, without the end-of-generation token */
     pn_finish finish;
+    const char *stopped_by; /* the one of the options' stop strings that ended the answer, or NULL */
     uint64_t seed;
     /* Tokens of the prompt; so many were there already, so many were computed, and the rest was cut out. */
     size_t n_prompt, n_reused, n_prefilled;

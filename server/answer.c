@@ -33,73 +33,40 @@ typedef struct answer {
 
 /* ---- events ---- */
 
-static json_t *envelope(const answer *a, const char *object, json_t *choices) {
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", a->g->id, "object", object, "created",
-                     (json_int_t)a->g->created, "model", a->model_name, "system_fingerprint",
-                     "postern-" PN_VERSION_STRING, "choices", choices);
+static answer_head head_of(const answer *a) {
+    return (answer_head){
+        .work = a->g, .model_name = a->model_name, .record = &a->record, .n_prompt = a->prompts.items[0].n};
 }
 
-static json_t *usage(const answer *a) {
-    const request_record *r = &a->record;
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)r->n_prompt,
-                     "completion_tokens", (json_int_t)r->n_completion, "total_tokens",
-                     (json_int_t)r->n_prompt + (json_int_t)r->n_completion, "prompt_tokens_details",
-                     "cached_tokens", (json_int_t)r->n_reused);
-}
-
-static const char *type_name(pn_kv_type type) {
-    static const char *const names[] = {[PN_KV_F16] = "f16",
-                                        [PN_KV_F32] = "f32",
-                                        [PN_KV_Q8] = "q8",
-                                        [PN_KV_Q4] = "q4",
-                                        [PN_KV_K8V4] = "k8v4"};
-    return names[type];
-}
-
-/* Beside what the API knows: what was not reused and why, and what became of the context. */
-static json_t *context_json(const context_record *c) {
-    return json_pack("{s:{s:s, s:I, s:I, s:f}, s:{s:I, s:I, s:I}, s:{s:s, s:I, s:I}}", "cache", "cause",
-                     pn_cache_cause_name(c->cause), "restored_tokens", (json_int_t)c->n_restored,
-                     "recomputed_tokens", (json_int_t)c->n_recomputed, "recomputed_ms",
-                     c->recomputed_seconds * 1e3, "cut", "slides", (json_int_t)c->n_slides, "from",
-                     (json_int_t)c->cut_from, "to", (json_int_t)c->cut_to, "kv", "type",
-                     type_name(c->kv_type), "step_downs", (json_int_t)c->n_step_downs, "packed_tokens",
-                     (json_int_t)c->n_packed);
-}
-
-static bool send_event(answer *a, json_t *event) {
-    char *text = event != NULL ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(8)) : NULL;
+static bool send_event(void *user, const char *name, json_t *data) {
+    answer *a = user;
+    char *text = data != NULL ? json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(8)) : NULL;
     buffer out = {0};
-    const bool made = text != NULL && buffer_printf(&out, "data: %s\n\n", text);
+    const bool made = text != NULL && (name == NULL || buffer_printf(&out, "event: %s\n", name)) &&
+                      buffer_printf(&out, "data: %s\n\n", text);
     if (!made) a->failed = true;
     const bool sent = made && job_begin(a->job, 200, true) && job_write(a->job, out.data, out.len);
     buffer_free(&out);
     free(text);
-    json_decref(event);
+    json_decref(data);
     return sent;
 }
 
-static bool send_piece(answer *a, const answer_part *part) {
-    json_t *event = envelope(a, a->g->format->chunk_object, json_pack("[o]", a->g->format->piece(part)));
-    if (a->g->include_usage) json_object_set_new(event, "usage", json_null());
-    if (part->finish != NULL) json_object_set_new(event, "postern", context_json(&a->record.context));
-    return send_event(a, event);
-}
-
-/* Sends text with the first n_tokens of those that are scored. */
-static bool send_text(answer *a, const char *text, size_t len, size_t n_tokens, const char *finish) {
-    answer_part part = {.index = a->index, .first = a->first, .text = ""};
-    if (a->first && a->g->format->role_first && !send_piece(a, &part)) return false;
-    part = (answer_part){.index = a->index,
-                         .first = a->first && !a->g->format->role_first,
-                         .text = text,
-                         .len = len,
-                         .tokens = a->g->n_logprobs >= 0 ? &a->scored : NULL,
-                         .n_tokens = n_tokens,
-                         .text_offset = a->text_offset,
-                         .finish = finish};
+/* Sends text with the first n_tokens of those that are scored; with r where the choice ends. */
+static bool send_text(answer *a, const char *text, size_t len, size_t n_tokens, const pn_generate_result *r) {
+    const answer_head head = head_of(a);
+    const event_sink to = {send_event, a};
+    const answer_part part = {.index = a->index,
+                              .first = a->first,
+                              .text = text,
+                              .len = len,
+                              .tokens = a->g->n_logprobs >= 0 ? &a->scored : NULL,
+                              .n_tokens = n_tokens,
+                              .text_offset = a->text_offset,
+                              .finish = r != NULL ? a->record.finish : NULL,
+                              .stopped_by = r != NULL ? r->stopped_by : NULL};
     a->first = false;
-    const bool sent = send_piece(a, &part);
+    const bool sent = a->g->format->send_piece(&head, &part, &to);
     for (size_t i = 0; i < len; i++)
         a->text_offset += ((unsigned char)text[i] & 0xC0) != 0x80;
     if (n_tokens > 0) logprobs_drop(&a->scored, n_tokens);
@@ -147,9 +114,9 @@ static void drop_hidden(answer *a, const pn_generate_result *r) {
 }
 
 static bool finish_choice(answer *a, const pn_generate_result *r) {
-    const char *finish = a->record.finish = r->finish == PN_FINISH_STOP ? "stop" : "length";
+    a->record.finish = r->finish == PN_FINISH_STOP ? "stop" : "length";
     drop_hidden(a, r);
-    if (a->g->stream) return send_text(a, "", 0, a->scored.n, finish);
+    if (a->g->stream) return send_text(a, "", 0, a->scored.n, r);
     buffer text = {0};
     buffer_append(&text, a->echo.data, a->echo.len);
     buffer_append(&text, r->text.data, r->text.len);
@@ -158,8 +125,9 @@ static bool finish_choice(answer *a, const pn_generate_result *r) {
                               .len = text.len,
                               .tokens = a->g->n_logprobs >= 0 ? &a->scored : NULL,
                               .n_tokens = a->scored.n,
-                              .finish = finish};
-    json_t *choice = text.failed ? NULL : a->g->format->whole(&part);
+                              .finish = a->record.finish,
+                              .stopped_by = r->stopped_by};
+    json_t *choice = text.failed ? NULL : a->g->format->choice(&part);
     if (choice == NULL || json_array_append_new(a->choices, choice) != 0) a->failed = true;
     buffer_free(&text);
     return !a->failed;
@@ -277,19 +245,13 @@ static bool slides(const answer *a) {
 }
 
 static void end_answer(answer *a) {
-    if (!a->g->stream) {
-        json_t *whole = envelope(a, a->g->format->object, json_incref(a->choices));
-        if (whole != NULL) json_object_set_new(whole, "usage", usage(a));
-        if (whole != NULL) json_object_set_new(whole, "postern", context_json(&a->record.context));
-        job_answer(a->job, 200, whole);
-        return;
-    }
-    if (a->g->include_usage) {
-        json_t *last = envelope(a, a->g->format->chunk_object, json_array());
-        json_object_set_new(last, "usage", usage(a));
-        if (!send_event(a, last)) return;
-    }
-    job_write(a->job, "data: [DONE]\n\n", strlen("data: [DONE]\n\n"));
+    const api_format *format = a->g->format;
+    const answer_head head = head_of(a);
+    const event_sink to = {send_event, a};
+    if (!a->g->stream)
+        job_answer(a->job, 200, format->whole(&head, json_incref(a->choices)));
+    else if (format->send_end(&head, &to) && format->last_line != NULL)
+        job_write(a->job, format->last_line, strlen(format->last_line));
 }
 
 static void refuse_many(api_error *error) {

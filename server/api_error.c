@@ -46,7 +46,7 @@ json_t *api_error_json(const api_error *e) {
     /* Both may quote what the client sent, cut anywhere. */
     if (buffer_append_clean(&message, e->message, strnlen(e->message, sizeof e->message)) &&
         buffer_append_clean(&param, e->param, strnlen(e->param, sizeof e->param)))
-        json = json_pack("{s:{s:s%, s:s, s:o, s:s?}}", "error", "message",
+        json = json_pack("{s:s, s:{s:s%, s:s, s:o, s:s?}}", "type", "error", "error", "message",
                          message.data != NULL ? message.data : "", message.len, "type", type_of(e->status),
                          "param", param.len > 0 ? json_stringn(param.data, param.len) : json_null(), "code",
                          e->code);

@@ -6,20 +6,11 @@
 #include <limits.h>
 #include <string.h>
 
-static json_t *text_json(const char *text, size_t len) {
-    buffer clean = {0};
-    json_t *json = buffer_append_clean(&clean, text, len)
-                       ? json_stringn(clean.data != NULL ? clean.data : "", clean.len)
-                       : NULL;
-    buffer_free(&clean);
-    return json;
-}
-
 static json_t *token_json(const char *piece, size_t len, float logprob) {
     json_t *bytes = json_array();
     for (size_t i = 0; i < len; i++)
         json_array_append_new(bytes, json_integer((unsigned char)piece[i]));
-    return json_pack("{s:o, s:f, s:o}", "token", text_json(piece, len), "logprob", (double)logprob, "bytes",
+    return json_pack("{s:o, s:f, s:o}", "token", clean_json(piece, len), "logprob", (double)logprob, "bytes",
                      bytes);
 }
 
@@ -48,20 +39,25 @@ static json_t *choice(const answer_part *part, const char *name, json_t *message
 static json_t *whole(const answer_part *part) {
     return choice(part, "message",
                   json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
-                            text_json(part->text, part->len), "refusal"));
+                            clean_json(part->text, part->len), "refusal"));
 }
 
 static json_t *piece(const answer_part *part) {
     json_t *delta = json_object();
     if (part->first) json_object_set_new(delta, "role", json_string("assistant"));
-    if (part->first || part->len > 0) json_object_set_new(delta, "content", text_json(part->text, part->len));
+    if (part->first || part->len > 0)
+        json_object_set_new(delta, "content", clean_json(part->text, part->len));
     return choice(part, "delta", delta);
 }
 
 static const api_format chat_format = {.object = "chat.completion",
                                        .chunk_object = "chat.completion.chunk",
                                        .role_first = true,
-                                       .whole = whole,
+                                       .choice = whole,
+                                       .last_line = "data: [DONE]\n\n",
+                                       .whole = openai_whole,
+                                       .send_piece = openai_send_piece,
+                                       .send_end = openai_send_end,
                                        .piece = piece};
 
 static bool read_messages(const fields *f, generation *g) {

@@ -12,21 +12,12 @@
 
 /* ---- answers ---- */
 
-static json_t *text_json(const pn_text *piece) {
-    buffer clean = {0};
-    json_t *json = buffer_append_clean(&clean, piece->data, piece->len)
-                       ? json_stringn(clean.data != NULL ? clean.data : "", clean.len)
-                       : NULL;
-    buffer_free(&clean);
-    return json;
-}
-
 /* Pieces that read alike share a name: the likelier one comes first and stays. */
 static json_t *top_json(const scored_token *t) {
     if (t->unscored) return json_null();
     json_t *top = json_object();
     for (int i = 0; i < t->n_top; i++) {
-        json_t *name = text_json(&t->top_pieces[i]);
+        json_t *name = clean_json(t->top_pieces[i].data, t->top_pieces[i].len);
         const char *key = json_string_value(name);
         if (key != NULL && json_object_get(top, key) == NULL)
             json_object_set_new(top, key, json_real((double)t->top[i].logprob));
@@ -48,7 +39,7 @@ static json_t *logprobs_json(const answer_part *part) {
     size_t offset = part->text_offset;
     for (size_t i = 0; i < part->n_tokens; i++) {
         const scored_token *t = &part->tokens->items[i];
-        json_array_append_new(tokens, text_json(&t->piece));
+        json_array_append_new(tokens, clean_json(t->piece.data, t->piece.len));
         json_array_append_new(logprobs, t->unscored ? json_null() : json_real((double)t->token.logprob));
         json_array_append_new(tops, top_json(t));
         json_array_append_new(offsets, json_integer((json_int_t)offset));
@@ -59,15 +50,18 @@ static json_t *logprobs_json(const answer_part *part) {
 }
 
 static json_t *choice(const answer_part *part) {
-    const pn_text text = {(char *)part->text, part->len};
-    return json_pack("{s:o, s:i, s:o, s:s?}", "text", text_json(&text), "index", part->index, "logprobs",
-                     logprobs_json(part), "finish_reason", part->finish);
+    return json_pack("{s:o, s:i, s:o, s:s?}", "text", clean_json(part->text, part->len), "index", part->index,
+                     "logprobs", logprobs_json(part), "finish_reason", part->finish);
 }
 
 static const api_format completion_format = {.object = "text_completion",
                                              .chunk_object = "text_completion",
                                              .shows_end = true,
-                                             .whole = choice,
+                                             .choice = choice,
+                                             .last_line = "data: [DONE]\n\n",
+                                             .whole = openai_whole,
+                                             .send_piece = openai_send_piece,
+                                             .send_end = openai_send_end,
                                              .piece = choice};
 
 /* ---- requests ---- */

@@ -245,7 +245,7 @@ typedef struct pn_stream {
     pn_buf text;    /* everything shown */
     const char *const *stop;
     size_t n_stop;
-    bool stopped;
+    const char *stopped_by;                                    /* the one of `stop` that came, or NULL */
     bool (*on_text)(void *user, const char *text, size_t len); /* may be NULL */
     void *user;
     bool refused; /* on_text returned false */

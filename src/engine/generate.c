@@ -58,7 +58,7 @@ static pn_status sample(struct answer *a, const float *logits, size_t n_history,
         return PN_OK;
     }
     PN_TRY(keep_token(a, *id, err));
-    if (a->stream.stopped)
+    if (a->stream.stopped_by)
         a->finish = PN_FINISH_STOP;
     else if (a->stream.refused || pn_session_take_cancel(s))
         a->finish = PN_FINISH_CANCELLED;
@@ -142,6 +142,7 @@ static pn_status hand_over(struct answer *a, pn_generate_result *r, pn_error *er
     if (!r->text.data) return pn_fail_memory(err, "answer text", a->stream.text.len);
     r->tokens = (pn_tokens){a->ids, a->n};
     r->finish = a->finish;
+    r->stopped_by = a->stream.stopped_by;
     a->ids = NULL;
     return PN_OK;
 }

@@ -30,13 +30,15 @@ static pn_status show(pn_stream *stream, size_t n, pn_error *err) {
     return PN_OK;
 }
 
-/* Where the first stop string begins in the pending bytes; their length when none does. */
-static size_t find_stop(const pn_stream *stream) {
+/* Where the first stop string begins in the pending bytes, and which it is; their length when none does. */
+static size_t find_stop(const pn_stream *stream, const char **which) {
     size_t first = stream->pending.len;
     for (size_t i = 0; i < stream->n_stop; i++) {
         const char *at =
             memmem(stream->pending.data, stream->pending.len, stream->stop[i], strlen(stream->stop[i]));
-        if (at && (size_t)(at - stream->pending.data) < first) first = (size_t)(at - stream->pending.data);
+        if (!at || (size_t)(at - stream->pending.data) >= first) continue;
+        first = (size_t)(at - stream->pending.data);
+        *which = stream->stop[i];
     }
     return first;
 }
@@ -55,9 +57,8 @@ static size_t held_for_stop(const pn_stream *stream) {
 
 pn_status pn_stream_advance(pn_stream *stream, pn_error *err) {
     if (stream->pending.status != PN_OK) return pn_fail_memory(err, "answer text", stream->pending.len);
-    size_t stop = find_stop(stream);
+    size_t stop = find_stop(stream, &stream->stopped_by);
     if (stop < stream->pending.len) {
-        stream->stopped = true;
         PN_TRY(show(stream, stop, err));
         pn_buf_clear(&stream->pending);
         return PN_OK;

@@ -186,6 +186,7 @@ class GenerateResult(c.Structure):
         ("text", Text),
         ("tokens", Tokens),
         ("finish", c.c_int),
+        ("stopped_by", c.c_char_p),
         ("seed", c.c_uint64),
         ("n_prompt", c.c_size_t),
         ("n_reused", c.c_size_t),

@@ -14,6 +14,7 @@ from postern import Library
 from serving import Server, eventually
 
 openai = pytest.importorskip("openai")
+anthropic = pytest.importorskip("anthropic")
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 LONG = "word " * 600
@@ -288,6 +289,43 @@ def test_overflow_and_tier(tiny):
     unknown = tiny.chat("a", tier="huge")
     assert unknown.status == 400 and unknown.error["param"] == "tier"
     assert tiny.chat("a", overflow="fold").error["param"] == "overflow"
+
+
+MESSAGES = "/v1/messages"
+
+
+def test_anthropic_client(smol):
+    client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{smol.port}", api_key="none", max_retries=0)
+    asked = {"model": "any", "max_tokens": 12, "extra_body": {"temperature": 0}, "system": "Be brief.",
+             "messages": [{"role": "user", "content": [{"type": "text", "text": "What is the capital of France?"}]}]}
+    same = [{"role": "system", "content": "Be brief."}, *user("What is the capital of France?")]
+    want = smol.post(CHAT, {"messages": same, "max_tokens": 12, "temperature": 0})
+    whole = client.messages.create(**asked)
+    assert (whole.type, whole.role, whole.content[0].text) == ("message", "assistant", text_of(want))
+    usage = whole.usage
+    assert usage.input_tokens + usage.cache_read_input_tokens == want.json["usage"]["prompt_tokens"]
+    assert usage.output_tokens == want.json["usage"]["completion_tokens"]
+    finish = {"stop": "end_turn", "length": "max_tokens"}[want.json["choices"][0]["finish_reason"]]
+    assert whole.stop_reason == finish and whole.stop_sequence is None
+    with client.messages.stream(**asked) as stream:
+        pieces = list(stream.text_stream)
+        assert "".join(pieces) == whole.content[0].text and len(pieces) > 1
+        assert stream.get_final_message().stop_reason == finish
+    cut = client.messages.create(**{**asked, "stop_sequences": ["Paris"]})
+    assert (cut.stop_reason, cut.stop_sequence) == ("stop_sequence", "Paris") and "Paris" not in cut.content[0].text
+    with pytest.raises(anthropic.BadRequestError, match="thinking"):
+        client.messages.create(**asked, thinking={"type": "enabled", "budget_tokens": 1024})
+
+
+def test_messages_are_checked(tiny):
+    good = {"max_tokens": 2, "messages": user("Hello")}
+    assert tiny.post(MESSAGES, good).json["type"] == "message"
+    for change, field in (({"max_tokens": None}, "max_tokens"), ({"messages": []}, "messages"), ({"messages": "a"}, "messages"),
+                          ({"messages": [{"role": "tool", "content": "a"}]}, "messages"), ({"system": 3}, "system"),
+                          ({"messages": [*user("a"), {"role": "system", "content": "b"}]}, "messages"),
+                          ({"stop_sequences": [""]}, "stop"), ({"tools": [{"name": "look"}]}, "tools")):
+        refused = tiny.post(MESSAGES, {**good, **change})
+        assert refused.status == 400 and refused.json["type"] == "error" and refused.error["param"] == field, change
 
 
 def test_pinned_system_messages_are_there_from_the_start(start, tiny_models, tmp_path):

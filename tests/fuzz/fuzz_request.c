@@ -31,6 +31,12 @@ static void check_json(json_t *json) {
     json_decref(json);
 }
 
+static bool take_event(void *user, const char *name, json_t *data) {
+    (void)user, (void)name;
+    check_json(data);
+    return true;
+}
+
 static void answer(const generation *g, const uint8_t *data, size_t size) {
     scored_token token = {.token = {1, -0.5f}, .n_top = 1, .piece = {(char *)data, size}};
     token.top[0] = token.token;
@@ -42,8 +48,11 @@ static void answer(const generation *g, const uint8_t *data, size_t size) {
                               .tokens = &list,
                               .n_tokens = 1,
                               .finish = "stop"};
-    check_json(g->format->whole(&part));
-    check_json(g->format->piece(&part));
+    const request_record record = {.finish = "stop"};
+    const answer_head head = {g, "model", &record, 1};
+    const event_sink to = {take_event, NULL};
+    check_json(g->format->whole(&head, json_pack("[o]", g->format->choice(&part))));
+    require(g->format->send_piece(&head, &part, &to) && g->format->send_end(&head, &to));
 }
 
 static void ask(generation *(*read)(json_t *, api_error *), const uint8_t *data, size_t size) {
@@ -68,5 +77,6 @@ static void ask(generation *(*read)(json_t *, api_error *), const uint8_t *data,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ask(chat_api_read, data, size);
     ask(completion_api_read, data, size);
+    ask(messages_api_read, data, size);
     return 0;
 }

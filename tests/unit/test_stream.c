@@ -27,12 +27,12 @@ static void check_stream(const char *bytes, size_t step, const char *const *stop
     pn_stream stream;
     pn_stream_init(&stream, &o);
     size_t len = strlen(bytes);
-    for (size_t i = 0; i < len && !stream.stopped; i += step) {
+    for (size_t i = 0; i < len && !stream.stopped_by; i += step) {
         pn_buf_append(&stream.pending, bytes + i, len - i < step ? len - i : step);
         assert_int_equal(pn_stream_advance(&stream, NULL), PN_OK);
     }
     assert_int_equal(pn_stream_finish(&stream, NULL), PN_OK);
-    assert_int_equal(stream.stopped, want_stopped);
+    assert_int_equal(stream.stopped_by != NULL, want_stopped);
     assert_string_equal(stream.text.data ? stream.text.data : "", want);
     assert_string_equal(r.text.data ? r.text.data : "", want);
     pn_stream_done(&stream);
